@@ -1,0 +1,73 @@
+"""Tensor programs: expressions, buffers, loops, blocks; printing, structural equality and hash."""
+
+from .buffer import Buffer, Region, check_indices, check_shape, load
+from .dtypes import (
+    DTYPES,
+    FLOATS,
+    INDEX,
+    INTEGERS,
+    check_dtype,
+    integer_limits,
+    is_float,
+    is_integer,
+    numpy_dtype,
+)
+from .expr import (
+    FUNCTIONS,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Operand,
+    Select,
+    Unary,
+    Var,
+    all_of,
+    as_expr,
+    as_int,
+    binary,
+    call,
+    cast,
+    const,
+    maximum,
+    minimum,
+    select,
+    typed_binary,
+    unary,
+)
+from .printer import Line, identifier, program_lines, underline
+from .program import Program
+from .stmt import (
+    GPU_AXES,
+    ITER_KINDS,
+    LOOP_KINDS,
+    Annotations,
+    Assert,
+    Block,
+    Body,
+    For,
+    If,
+    Iter,
+    Stmt,
+    Store,
+    TupleStore,
+    While,
+)
+from .structural import structural_equal, structural_hash
+from .visit import (
+    Rewriter,
+    Substitute,
+    blocks,
+    bodies,
+    changed,
+    expressions,
+    free_vars,
+    map_operands,
+    operands,
+    own_expressions,
+    subexpressions,
+    substitute,
+    walk,
+)

@@ -1,0 +1,187 @@
+"""Structural equality and hash: what two programs share whatever their variables are called.
+
+Both come from one canonical encoding, a list of words in which variables and buffers are numbered
+in the order they are met. Names of variables, buffers, blocks and of the program do not count; shapes, dtypes,
+scopes, flags, constants, annotations and the values of embedded tables do. The hash is a digest of the
+words, so it is the same in every process and on every platform.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from .buffer import Buffer, Region
+from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from .program import Program
+from .stmt import Assert, Block, Body, For, If, Stmt, Store, TupleStore, While
+
+Node = Program | Stmt | Expr
+
+
+def structural_equal(a: Node, b: Node) -> bool:
+    """Whether two programs (statements, expressions) are the same up to names."""
+    return encode(a) == encode(b)
+
+
+def structural_hash(node: Node) -> str:
+    """32 hexadecimal digits, equal for structurally equal nodes, stable across processes.
+
+    >>> from metaschedule import te
+    >>> def double(name):
+    ...     x = te.placeholder((4,), name=name)
+    ...     return te.program([x], [te.compute((4,), lambda i: x[i] * 2.0)])
+    >>> structural_hash(double("A")) == structural_hash(double("B"))
+    True
+    """
+    return hashlib.blake2b("\n".join(encode(node)).encode(), digest_size=16).hexdigest()
+
+
+def encode(node: Node) -> list[str]:
+    """The canonical words of a node."""
+    encoder = Encoder()
+    if isinstance(node, Program):
+        encoder.program(node)
+    elif isinstance(node, Expr):
+        encoder.expr(node)
+    else:
+        encoder.stmt(node)
+    return encoder.words
+
+
+class Encoder:
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.ids: dict[Var | Buffer, str] = {}
+
+    def id(self, node: Var | Buffer) -> str:
+        """The number of a variable or buffer; on first sight, what it is follows the number."""
+        known = self.ids.get(node)
+        if known is None:
+            known = self.ids[node] = f"#{len(self.ids)}"
+            if isinstance(node, Var):
+                return f"{known}:{node.dtype}"
+            data = "" if node.data is None else digest(node.data)
+            return f"{known}:{node.shape}{node.dtype}{node.scope}{node.constant:d}{data}"
+        return known
+
+    def expr(self, e: Expr) -> None:
+        words = self.words
+        if isinstance(e, Var):
+            words.append(self.id(e))
+        elif isinstance(e, Const):
+            words.append(f"{e.dtype}={e.value!r}")
+        elif isinstance(e, Binary):
+            words.append(e.op)
+            self.expr(e.a)
+            self.expr(e.b)
+        elif isinstance(e, Load):
+            words.append("load " + self.id(e.buffer))
+            for index in e.indices:
+                self.expr(index)
+        elif isinstance(e, Select):
+            words.append("select")
+            for part in (e.cond, e.a, e.b):
+                self.expr(part)
+        elif isinstance(e, Unary):
+            words.append("unary " + e.op)
+            self.expr(e.a)
+        elif isinstance(e, Cast):
+            words.append("cast " + e.dtype)
+            self.expr(e.a)
+        elif isinstance(e, Call):
+            words.append("call " + e.name)
+            for arg in e.args:
+                self.expr(arg)
+        else:
+            raise TypeError(f"cannot encode {type(e).__name__}")
+
+    def body(self, body: Body) -> None:
+        self.words.append(f"{len(body)}{{")
+        for s in body:
+            self.stmt(s)
+
+    def regions(self, regions: tuple[Region, ...]) -> None:
+        self.words.append(f"{len(regions)}[")
+        for r in regions:
+            self.words.append(self.id(r.buffer))
+            for start, extent in r.ranges:
+                self.expr(start)
+                self.expr(extent)
+
+    def buffers(self, buffers: tuple[Buffer, ...]) -> None:
+        self.words.append(f"{len(buffers)}(")
+        self.words += [self.id(b) for b in buffers]
+
+    def annotations(self, annotations: Any) -> None:
+        if annotations:
+            self.words.append(plain(dict(annotations)))
+
+    def stmt(self, s: Stmt) -> None:
+        words = self.words
+        if isinstance(s, For):
+            words.append("for " + s.kind)
+            self.expr(s.extent)
+            words.append(self.id(s.var))
+            self.annotations(s.annotations)
+            self.body(s.body)
+        elif isinstance(s, Block):
+            words.append(f"block {len(s.iters)} {len(s.predicate)}")
+            for it, binding in zip(s.iters, s.bindings, strict=True):
+                self.expr(it.extent)
+                self.expr(binding)
+                words.append(it.kind + self.id(it.var))
+            for condition in s.predicate:
+                self.expr(condition)
+            self.regions(s.reads)
+            self.regions(s.writes)
+            self.annotations(s.annotations)
+            self.buffers(s.allocs)
+            self.body(s.init)
+            self.body(s.body)
+        elif isinstance(s, Store):
+            words.append("store " + self.id(s.buffer))
+            for index in s.indices:
+                self.expr(index)
+            self.expr(s.value)
+        elif isinstance(s, TupleStore):
+            words.append("together")
+            self.body(s.stores)
+        elif isinstance(s, If):
+            words.append("if")
+            self.expr(s.cond)
+            self.body(s.then)
+            self.body(s.orelse)
+        elif isinstance(s, While):
+            words.append("while")
+            self.expr(s.cond)
+            self.body(s.body)
+        elif isinstance(s, Assert):
+            words.append(f"assert {s.message!r}")
+            self.expr(s.cond)
+        else:
+            raise TypeError(f"cannot encode {type(s).__name__}")
+
+    def program(self, p: Program) -> None:
+        self.buffers(p.inputs)
+        self.buffers(p.outputs)
+        self.buffers(p.allocs)
+        self.annotations(p.annotations)
+        self.body(p.body)
+
+
+def plain(value: Any) -> str:
+    """An annotation's value as text: key order and list-or-tuple do not count."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k!r}:{plain(v)}" for k, v in sorted(value.items())) + "}"
+    if isinstance(value, (list, tuple)):
+        return "(" + ",".join(map(plain, value)) + ")"
+    return repr(value)
+
+
+def digest(data: np.ndarray) -> str:
+    """Content of a table, in little-endian bytes whatever the platform."""
+    little = data.astype(data.dtype.newbyteorder("<"), copy=False) if data.dtype.kind in "iufb" else data
+    return hashlib.blake2b(np.ascontiguousarray(little).tobytes(), digest_size=16).hexdigest()

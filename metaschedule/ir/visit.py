@@ -1,0 +1,245 @@
+"""Walking and rebuilding trees.
+
+`walk` yields every statement, `expressions` every expression node. `Rewriter` rebuilds bottom-up,
+returning the same object where nothing changed; passes override `expr` and `stmt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from .buffer import Buffer, Region
+from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from .program import Program
+from .stmt import Assert, Block, Body, For, If, Iter, Stmt, Store, TupleStore, While
+
+T = TypeVar("T")
+
+
+def operands(e: Expr) -> tuple[Expr, ...]:
+    """Direct subexpressions, in order of evaluation."""
+    kind = type(e)
+    if kind is Binary:
+        return (e.a, e.b)
+    if kind is Load:
+        return e.indices
+    if kind is Var or kind is Const:
+        return ()
+    if kind is Select:
+        return (e.cond, e.a, e.b)
+    if kind is Call:
+        return e.args
+    return (e.a,)  # Unary, Cast
+
+
+def subexpressions(e: Expr) -> Iterator[Expr]:
+    """`e` and everything inside it, outside first."""
+    yield e
+    for child in operands(e):
+        yield from subexpressions(child)
+
+
+def bodies(s: Stmt) -> tuple[Body, ...]:
+    """The bodies of a statement, in order of execution."""
+    if isinstance(s, (For, While)):
+        return (s.body,)
+    if isinstance(s, Block):
+        return (s.init, s.body)
+    if isinstance(s, If):
+        return (s.then, s.orelse)
+    if isinstance(s, TupleStore):
+        return (s.stores,)
+    return ()
+
+
+def own_expressions(s: Stmt) -> Iterator[Expr]:
+    """The expressions that a statement itself evaluates (not those of its bodies or signature)."""
+    if isinstance(s, For):
+        yield s.extent
+    elif isinstance(s, Block):
+        yield from s.bindings
+        yield from s.predicate
+        for it in s.iters:
+            yield it.extent
+    elif isinstance(s, Store):
+        yield from s.indices
+        yield s.value
+    elif isinstance(s, (If, While, Assert)):
+        yield s.cond
+
+
+def walk(node: Program | Stmt | Body) -> Iterator[Stmt]:
+    """Every statement below (and including) `node`, in program order, outside first."""
+    if isinstance(node, Program):
+        node = node.body
+    if isinstance(node, tuple):
+        for child in node:
+            yield from walk(child)
+        return
+    yield node
+    for body in bodies(node):
+        yield from walk(body)
+
+
+def expressions(node: Program | Stmt | Body) -> Iterator[Expr]:
+    """Every expression that `node` evaluates, with all its parts."""
+    for stmt in walk(node):
+        for e in own_expressions(stmt):
+            yield from subexpressions(e)
+
+
+def blocks(node: Program | Stmt | Body) -> list[Block]:
+    return [s for s in walk(node) if isinstance(s, Block)]
+
+
+def free_vars(e: Expr) -> list[Var]:
+    """The variables of an expression, each once, in order of appearance."""
+    return list(dict.fromkeys(x for x in subexpressions(e) if isinstance(x, Var)))
+
+
+def map_operands(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """`e` with `f` applied to its direct subexpressions; `e` itself if none changed."""
+    kind = type(e)
+    if kind is Binary:
+        a, b = f(e.a), f(e.b)
+        return e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
+    if kind is Var or kind is Const:
+        return e
+    if kind is Load:
+        indices = map_all(e.indices, f)
+        return e if indices is e.indices else Load(e.buffer, indices)
+    if kind is Select:
+        cond, a, b = f(e.cond), f(e.a), f(e.b)
+        if cond is e.cond and a is e.a and b is e.b:
+            return e
+        return Select(cond, a, b, e.dtype)
+    if kind is Call:
+        args = map_all(e.args, f)
+        return e if args is e.args else Call(e.name, args, e.dtype)
+    a = f(e.a)
+    if a is e.a:
+        return e
+    return Cast(a, e.dtype) if kind is Cast else Unary(e.op, a, e.dtype)
+
+
+def map_all(items: tuple[T, ...], f: Callable[[T], T]) -> tuple[T, ...]:
+    """`f` of each item; the same tuple if none changed."""
+    new = tuple([f(item) for item in items])
+    return items if all(x is y for x, y in zip(new, items, strict=True)) else new
+
+
+class Rewriter:
+    """Rebuilds programs. Override `expr` (call `super().expr(e)` to go into operands), `stmt` (may
+    return one statement, or a tuple to splice in) and `buffer`."""
+
+    def expr(self, e: Expr) -> Expr:
+        e = map_operands(e, self.expr)
+        if type(e) is Load and (buffer := self.buffer(e.buffer)) is not e.buffer:
+            return Load(buffer, e.indices)
+        return e
+
+    def buffer(self, b: Buffer) -> Buffer:
+        return b
+
+    def exprs(self, items: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return map_all(items, self.expr)
+
+    def body(self, body: Body) -> Body:
+        new: list[Stmt] = []
+        for s in body:
+            result = self.stmt(s)
+            new.extend(result) if isinstance(result, tuple) else new.append(result)
+        same = len(new) == len(body) and all(x is y for x, y in zip(new, body, strict=True))
+        return body if same else tuple(new)
+
+    def region(self, r: Region) -> Region:
+        ranges = map_all(r.ranges, lambda p: _pair(p, self.expr))
+        buffer = self.buffer(r.buffer)
+        return r if ranges is r.ranges and buffer is r.buffer else Region(buffer, ranges)
+
+    def iter(self, it: Iter) -> Iter:
+        extent = self.expr(it.extent)
+        return it if extent is it.extent else Iter(it.var, extent, it.kind)
+
+    def stmt(self, s: Stmt) -> Stmt | Body:
+        if isinstance(s, For):
+            return changed(s, extent=self.expr(s.extent), body=self.body(s.body))
+        if isinstance(s, Block):
+            return changed(
+                s,
+                iters=map_all(s.iters, self.iter),
+                bindings=self.exprs(s.bindings),
+                predicate=self.exprs(s.predicate),
+                reads=map_all(s.reads, self.region),
+                writes=map_all(s.writes, self.region),
+                init=self.body(s.init),
+                body=self.body(s.body),
+                allocs=map_all(s.allocs, self.buffer),
+            )
+        if isinstance(s, Store):
+            return changed(
+                s,
+                buffer=self.buffer(s.buffer),
+                indices=self.exprs(s.indices),
+                value=self.expr(s.value),
+            )
+        if isinstance(s, TupleStore):
+            return changed(s, stores=self.body(s.stores))
+        if isinstance(s, If):
+            return changed(
+                s, cond=self.expr(s.cond), then=self.body(s.then), orelse=self.body(s.orelse)
+            )
+        if isinstance(s, While):
+            return changed(s, cond=self.expr(s.cond), body=self.body(s.body))
+        if isinstance(s, Assert):
+            return changed(s, cond=self.expr(s.cond))
+        raise TypeError(f"unknown statement {type(s).__name__}")
+
+    def program(self, p: Program) -> Program:
+        return changed(
+            p,
+            inputs=map_all(p.inputs, self.buffer),
+            outputs=map_all(p.outputs, self.buffer),
+            allocs=map_all(p.allocs, self.buffer),
+            body=self.body(p.body),
+        )
+
+
+def _pair(p: tuple[Expr, Expr], f: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
+    a, b = f(p[0]), f(p[1])
+    return p if a is p[0] and b is p[1] else (a, b)
+
+
+def changed(node: T, **fields: Any) -> T:
+    """`node` with some fields replaced; `node` itself if they are what it has already."""
+    if all(getattr(node, name) is value for name, value in fields.items()):
+        return node
+    cls: Any = type(node)
+    current = {name: getattr(node, name) for name in cls.__dataclass_fields__}
+    return cls(**(current | fields))
+
+
+class Substitute(Rewriter):
+    """Replaces variables by expressions and buffers by buffers."""
+
+    def __init__(
+        self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None
+    ) -> None:
+        self.values = values
+        self.buffers = buffers or {}
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is Var:
+            return self.values.get(e, e)
+        return super().expr(e)
+
+    def buffer(self, b: Buffer) -> Buffer:
+        return self.buffers.get(b, b)
+
+
+def substitute(e: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """`e` with variables replaced."""
+    if type(e) is Var:
+        return values.get(e, e)
+    return map_operands(e, lambda child: substitute(child, values))

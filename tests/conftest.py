@@ -1,0 +1,28 @@
+"""How long the property tests look: a glance by default, a long run with `pytest --long`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+LONG = {"long": False}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run slow tests and long property tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    LONG["long"] = bool(config.getoption("--long"))
+    common = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
+    settings.register_profile("glance", max_examples=60, derandomize=True, **common)
+    settings.register_profile("long", max_examples=2000, **common)
+    settings.load_profile("long" if LONG["long"] else "glance")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        skip = pytest.mark.skip(reason="part of the long run: pytest --long")
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(skip)
