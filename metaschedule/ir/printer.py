@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .buffer import Buffer, Region
-from .dtypes import is_float, literal_dtype, numpy_dtype
+from .dtypes import INDEX, is_float, literal_dtype, numpy_dtype
 from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from .program import Program
 from .stmt import Annotations, Assert, Block, Body, For, If, Stmt, Store, TupleStore, While
@@ -162,8 +162,8 @@ class Printer:
         if isinstance(e, Binary):
             return self.binary(e)
         if isinstance(e, Unary):
-            if isinstance(e.a, Const):  # `-1` would read back as a constant
-                return f"T.neg({self.expr(e.a)})" if e.op == "-" else f"{e.op} {self.expr(e.a)}", 3
+            if isinstance(e.a, Const) and e.op == "-":  # `-1` would read back as a constant
+                return f"T.neg({self.expr(e.a)})", ATOM
             rank = PRECEDENCE["not"] if e.op == "not" else UNARY_PRECEDENCE
             space = " " if e.op == "not" else ""
             return f"{e.op}{space}{self.at_least(e.a, rank)}", rank
@@ -206,7 +206,7 @@ class Printer:
     def region(self, r: Region) -> str:
         parts: list[str] = []
         for start, extent in r.ranges:
-            if isinstance(extent, Const) and extent.value == 1:
+            if isinstance(extent, Const) and extent.value == 1 and extent.dtype == INDEX:
                 parts.append(self.expr(start))
             else:
                 parts.append(f"{self.expr(start)} : T.size({self.expr(extent)})")
@@ -284,8 +284,9 @@ class Printer:
         pad = INDENT * (depth + 1)
         yield Line(f"{INDENT * depth}with T.block({quoted(s.name)}):", s)
         with self.scope():
-            for it, binding in zip(s.iters, s.bindings, strict=True):
-                bound, extent = self.expr(binding), self.expr(it.extent)
+            for at, it in enumerate(s.iters):
+                bound = self.expr(s.bindings[at]) if at < len(s.bindings) else "<unbound>"
+                extent = self.expr(it.extent)
                 yield Line(f"{pad}{self.declare(it.var)} = T.{it.kind}({extent}, {bound})", it)
             for condition in s.predicate:
                 yield Line(f"{pad}T.where({self.expr(condition)})", condition)
@@ -306,7 +307,7 @@ class Printer:
         for b in buffers:
             name = self.declare(b)
             if b.data is not None:
-                yield Line(f"{pad}{name} = T.table({table(b)}, {b.shape}, {quoted(b.dtype)})", b)
+                yield Line(f"{pad}{name} = T.table({table(b)}, {self.spec(b)})", b)
             else:
                 yield Line(f"{pad}{name} = T.alloc({self.spec(b)})", b)
 
@@ -321,7 +322,7 @@ class Printer:
         for kind, group in (("Tensor", p.inputs), ("Output", p.outputs)):
             params += [f"{self.declare(b)}: T.{kind}({self.spec(b)})" for b in group]
         head = f"def {identifier(p.name)}({', '.join(params)}):"
-        if len(head) <= 100:
+        if len(head) <= 100 and not any(b in self.separate for b in p.params):
             yield Line(head, p)
         else:
             yield Line(f"def {identifier(p.name)}(", p)
@@ -343,7 +344,7 @@ def identifier(name: str) -> str:
 
 
 def quoted(text: str) -> str:
-    return '"' + repr("'" + text)[2:-1].replace('"', '\\"') + '"'
+    return '"' + repr(text)[1:-1].replace('"', '\\"') + '"'
 
 
 def annotation(annotations: Annotations) -> str:
@@ -356,6 +357,10 @@ def _value(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         inner = ", ".join(_value(v) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, dict):
+        return annotation(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'T.float64("{value}")'
     return repr(value)
 
 

@@ -17,6 +17,7 @@ from .buffer import Buffer, Region
 from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from .program import Program
 from .stmt import Assert, Block, Body, For, If, Stmt, Store, TupleStore, While
+from .visit import operands
 
 Node = Program | Stmt | Expr
 
@@ -183,5 +184,25 @@ def plain(value: Any) -> str:
 
 def digest(data: np.ndarray) -> str:
     """Content of a table, in little-endian bytes whatever the platform."""
+    if data.dtype.kind in "fV":  # all NaNs are one value, as in the script
+        data = np.where(np.isnan(data), data.dtype.type("nan"), data)
     little = data.astype(data.dtype.newbyteorder("<"), copy=False) if data.dtype.kind in "iufb" else data
     return hashlib.blake2b(np.ascontiguousarray(little).tobytes(), digest_size=16).hexdigest()
+
+
+def same_expr(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are spelled the same over the *same* variables and buffers."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or a.dtype != b.dtype:
+        return False
+    if isinstance(a, Var):
+        return False
+    if isinstance(a, Const):
+        return repr(a.value) == repr(b.value)  # pyright: ignore[reportAttributeAccessIssue]
+    for name in ("op", "name"):
+        if getattr(a, name, None) != getattr(b, name, None):
+            return False
+    if isinstance(a, Load) and a.buffer is not b.buffer:  # pyright: ignore[reportAttributeAccessIssue]
+        return False
+    return all(map(same_expr, operands(a), operands(b)))

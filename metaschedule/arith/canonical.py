@@ -1,0 +1,305 @@
+"""Expressions to polynomials (`canonical`) and to simpler expressions (`rewrite`).
+
+The two call each other: a load's index is a polynomial, a polynomial's atom may be a select on floats.
+Only index arithmetic (int64) is treated as unbounded integers. Narrower integers wrap, so an operation
+on them is opaque, with the range of its dtype, unless bounds show that it cannot wrap. Loads are atoms:
+two loads at equal indices are taken to be equal, which holds for expressions evaluated at one place.
+
+Refuses: floats are left to round as written, only what is inside them is simplified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from ..ir import (
+    INDEX,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    integer_limits,
+    is_float,
+    is_integer,
+    map_operands,
+    operands,
+)
+from .bounds import lower, reached, upper
+from .comparison import MIRRORED, NEGATED, always, never_zero, reduce
+from .division import atom, divide_any, floordiv, remainder
+from .express import TooLarge, express, expressed, terms, total
+from .polynomial import (
+    ONE,
+    Composite,
+    Poly,
+    add,
+    as_constant,
+    constant,
+    freeze,
+    multiply,
+    scale,
+    shift,
+)
+
+if TYPE_CHECKING:
+    from .domain import Domain
+
+
+def canonical(e: Expr, domain: Domain) -> Poly:
+    """The value of an integer expression as a polynomial."""
+    kind = type(e)
+    if kind is Var:
+        value = domain.singletons.get(e) if domain.singletons else None
+        return {(e,): 1} if value is None else constant(value)
+    if kind is Const:
+        return {ONE: e.value} if e.value else {}
+    if kind is Binary:
+        p = arithmetic(e, domain)
+        return p if e.dtype == INDEX else unwrapped(p, e, domain)
+    if kind is Load:
+        indices = tuple([canonical(index, domain) for index in e.indices])
+        key = (e.buffer, tuple([freeze(index) for index in indices]))
+        return atom(Composite("load", (e.buffer, indices), key), domain)
+    if kind is Select:
+        return choice(e, domain)
+    if kind is Cast:
+        if is_integer(e.a.dtype):
+            return unwrapped(canonical(e.a, domain), e, domain)
+        if e.a.dtype == "bool":
+            condition = rewrite(e.a, domain)
+            if type(condition) is Const:
+                return constant(int(condition.value))
+            return opaque(Cast(condition, INDEX), domain)
+        return opaque(e, domain)
+    if kind is Unary:
+        p = canonical(e.a, domain)
+        p = scale(p, -1) if e.op == "-" else add(constant(-1), p, -1)
+        return unwrapped(p, e, domain)
+    if kind is Call and e.name == "abs":
+        p = canonical(e.args[0], domain)
+        if reached(lower(p, domain, 0), 0):
+            return p
+        if reached(lower(scale(p, -1), domain, 0), 0):
+            return unwrapped(scale(p, -1), e, domain)
+    return opaque(e, domain)
+
+
+def arithmetic(e: Binary, domain: Domain) -> Poly | None:
+    """A binary operation on unbounded integers; None if it is not one we know."""
+    a, b, op = canonical(e.a, domain), canonical(e.b, domain), e.op
+    if op == "+":
+        return add(a, b)
+    if op == "-":
+        return add(a, b, -1)
+    if op == "*":
+        return multiply(a, b)
+    if op == "//":
+        q = divide_any(a, b, domain)
+        return opaque(e, domain) if q is None else q
+    if op == "%":
+        q = divide_any(a, b, domain)
+        return opaque(e, domain) if q is None else add(a, multiply(q, b), -1)
+    if op in ("min", "max"):
+        return extremum(op, a, b, domain)
+    value = as_constant(b)
+    if value is not None and e.dtype == INDEX and 0 <= value < 63:
+        if op == "<<":
+            return scale(a, 1 << value)
+        if op == ">>":
+            return floordiv(a, 1 << value, domain)
+    if op == "&" and value is not None and value > 0 and value & (value + 1) == 0:
+        return remainder(a, value + 1, domain)
+    return opaque(e, domain)
+
+
+def unwrapped(p: Poly | None, e: Expr, domain: Domain) -> Poly:
+    """p, the unbounded value of e, if that is certainly what e's dtype holds."""
+    if p is None:
+        return opaque(e, domain)
+    if e.dtype == INDEX:
+        return p
+    least, most = integer_limits(e.dtype)
+    if reached(lower(p, domain, least), least):
+        high = upper(p, domain, most)
+        if high is not None and high <= most:
+            return p
+    return opaque(e, domain)
+
+
+def extremum(op: str, a: Poly, b: Poly, domain: Domain) -> Poly:
+    difference = add(a, b, -1)
+    if always("<=", difference, domain):
+        return a if op == "min" else b
+    if always(">=", difference, domain):
+        return b if op == "min" else a
+    key = frozenset((freeze(a), freeze(b)))
+    return atom(Composite(op, (a, b), key), domain)
+
+
+def choice(e: Select, domain: Domain) -> Poly:
+    condition = rewrite(e.cond, domain)
+    if type(condition) is Const:
+        return canonical(e.a if condition.value else e.b, domain)
+    a = canonical(e.a, domain.with_fact(condition))
+    b = canonical(e.b, domain.with_fact(~condition))
+    if a == b:
+        return a
+    key = (structure(condition, domain), freeze(a), freeze(b))
+    return atom(Composite("select", (condition, a, b), key), domain)
+
+
+def opaque(e: Expr, domain: Domain) -> Poly:
+    e = map_operands(e, lambda child: rewrite(child, domain))
+    return atom(Composite("expr", (e,), structure(e, domain)), domain)
+
+
+def structure(e: Expr, domain: Domain) -> Hashable:
+    """A key that expressions of equal form share; integer parts count by value."""
+    kind = type(e)
+    if kind is Var:
+        return e
+    if kind is Const:
+        return (repr(e.value), e.dtype)
+    if e.dtype == INDEX and (kind is not Cast or is_integer(e.a.dtype)):  # pyright: ignore
+        if kind not in (Call, Binary) or (kind is Binary and e.op in "+-*"):  # pyright: ignore
+            return freeze(canonical(e, domain))
+    if kind is Load:
+        head: Hashable = e.buffer  # pyright: ignore[reportAttributeAccessIssue]
+    else:
+        head = getattr(e, "op", None) or getattr(e, "name", None)
+    return (kind, head, e.dtype, tuple([structure(child, domain) for child in operands(e)]))
+
+
+# --- expressions to expressions -------------------------------------------------------------------
+
+
+def rewrite(e: Expr, domain: Domain) -> Expr:
+    """An expression of equal value at every point of the domain, of the same dtype."""
+    kind = type(e)
+    if kind is Const or (kind is Var and e not in domain.singletons):
+        return e
+    dtype = e.dtype
+    try:
+        if dtype == INDEX:
+            return express(canonical(e, domain), domain)
+        if dtype == "bool":
+            return condition(e, domain)
+        if is_integer(dtype):
+            value = as_constant(canonical(e, domain))
+            if value is not None:
+                return Const(value, dtype)
+    except TooLarge:
+        pass
+    if kind is Select:
+        return select(e, domain)  # pyright: ignore[reportArgumentType]
+    return map_operands(e, lambda child: rewrite(child, domain))
+
+
+def select(e: Select, domain: Domain) -> Expr:
+    cond = rewrite(e.cond, domain)
+    if type(cond) is Const:
+        return rewrite(e.a if cond.value else e.b, domain)
+    a, b = rewrite(e.a, domain.with_fact(cond)), rewrite(e.b, domain.with_fact(~cond))
+    if same(a, b):
+        return a
+    return Select(cond, a, b, e.dtype)
+
+
+def condition(e: Expr, domain: Domain) -> Expr:
+    kind = type(e)
+    if kind is Binary:
+        if e.op in ("and", "or"):
+            return logical(e, domain)
+        if e.op in NEGATED and is_integer(e.a.dtype):
+            return compare(e, domain)
+    elif kind is Unary and e.op == "not":
+        inner = e.a
+        if type(inner) is Binary and inner.op in NEGATED and not is_float(inner.a.dtype):
+            return rewrite(Binary(NEGATED[inner.op], inner.a, inner.b, "bool"), domain)
+        if type(inner) is Unary and inner.op == "not":
+            return rewrite(inner.a, domain)
+        inner = rewrite(inner, domain)
+        return Const(not inner.value, "bool") if type(inner) is Const else known(~inner, domain)
+    elif kind is Select:
+        return select(e, domain)
+    elif kind is Cast and is_integer(e.a.dtype):
+        p = canonical(e.a, domain)
+        if always("!=", p, domain):
+            return Const(True, "bool")
+        if always("==", p, domain):
+            return Const(False, "bool")
+    return known(map_operands(e, lambda child: rewrite(child, domain)), domain)
+
+
+def known(e: Expr, domain: Domain) -> Expr:
+    """A condition that stays as it is, unless it or its negation is a fact."""
+    if domain.known and type(e) is not Const:
+        truth = domain.known.get(structure(e, domain))
+        if truth is not None:
+            return Const(truth, "bool")
+    return e
+
+
+def logical(e: Binary, domain: Domain) -> Expr:
+    a = rewrite(e.a, domain)
+    stop = e.op == "or"  # the value of `a` that decides
+    if type(a) is Const:
+        return a if a.value is stop else rewrite(e.b, domain)
+    # The second operand is evaluated only where the first has not decided.
+    b = rewrite(e.b, domain.with_fact(~a if stop else a))
+    if type(b) is Const:
+        return b if b.value is stop else a
+    return Binary(e.op, a, b, "bool")
+
+
+def compare(e: Binary, domain: Domain) -> Expr:
+    """A comparison of integers: decided, or with common parts and factors removed."""
+    p = add(canonical(e.a, domain), canonical(e.b, domain), -1)
+    if always(e.op, p, domain):
+        return Const(True, "bool")
+    if always(NEGATED[e.op], p, domain):
+        return Const(False, "bool")
+    if e.a.dtype != INDEX:
+        return map_operands(e, lambda child: rewrite(child, domain))
+    op, p = reduce(e.op, p)
+    if op in ("==", "!=") and never_zero(p):
+        return Const(op == "!=", "bool")
+    found, offset = terms(p, domain)
+    if all(c < 0 for c, _ in found):
+        op, offset, found = MIRRORED[op], -offset, [(-c, t) for c, t in found]
+    left = [(c, expressed(t, domain)) for c, t in found if c > 0]
+    right = [(-c, expressed(t, domain)) for c, t in found if c < 0]
+    # left + offset op right, for integers: i + 1 <= j is i < j.
+    if right and (op, offset) in STEPS:
+        op, offset = STEPS[op, offset], 0
+    if right and offset > 0:
+        return Binary(op, total(left, offset), total(right, 0), "bool")
+    return Binary(op, total(left, 0), total(right, -offset), "bool")
+
+
+STEPS = {("<=", 1): "<", ("<", -1): "<=", (">=", -1): ">", (">", 1): ">="}
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are the same tree over the same variables and buffers."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b) or a.dtype != b.dtype or kind is Var:
+        return False
+    if kind is Const:
+        return repr(a.value) == repr(b.value)  # pyright: ignore[reportAttributeAccessIssue]
+    for field in ("op", "name", "buffer"):
+        if getattr(a, field, None) is not getattr(b, field, None):
+            if field == "buffer" or getattr(a, field, None) != getattr(b, field, None):
+                return False
+    mine, theirs = operands(a), operands(b)
+    return len(mine) == len(theirs) and all(same(x, y) for x, y in zip(mine, theirs))
+
+

@@ -1,0 +1,78 @@
+"""Comparisons of a polynomial with zero: decided over a domain, and put in their shortest form.
+
+`always` proves `p op 0` at every point; `reduce` divides by the common factor and rounds, which is exact
+because atoms are integers: `4*i < 10` is `i < 3`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .bounds import lower, reached
+from .polynomial import ONE, Poly, scale, shift
+
+if TYPE_CHECKING:
+    from .domain import Domain
+
+NEGATED = {"<": ">=", ">=": "<", "<=": ">", ">": "<=", "==": "!=", "!=": "=="}
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+
+
+def always(op: str, p: Poly, domain: Domain) -> bool:
+    """Whether `p op 0` certainly holds at every point of the domain."""
+    if op == "<":
+        return nonnegative(shift(scale(p, -1), -1), domain)
+    if op == "<=":
+        return nonnegative(scale(p, -1), domain)
+    if op == ">":
+        return nonnegative(shift(p, -1), domain)
+    if op == ">=":
+        return nonnegative(p, domain)
+    if op == "==":
+        if not p:
+            return True
+        if never_zero(p):
+            return False
+        return nonnegative(p, domain) and nonnegative(scale(p, -1), domain)
+    return bool(p) and (
+        never_zero(p)
+        or nonnegative(shift(p, -1), domain)
+        or nonnegative(shift(scale(p, -1), -1), domain)
+    )
+
+
+def nonnegative(p: Poly, domain: Domain) -> bool:
+    return reached(lower(tightened(p), domain, 0), 0)
+
+
+def tightened(p: Poly) -> Poly:
+    """A polynomial that is >= 0 exactly where p is: coefficients without a common factor."""
+    g = math.gcd(*[c for m, c in p.items() if m])
+    if g <= 1:
+        return p
+    out = {m: c // g for m, c in p.items() if m}
+    if offset := p.get(ONE, 0) // g:
+        out[ONE] = offset
+    return out
+
+
+def never_zero(p: Poly) -> bool:
+    """Whether the common factor of the coefficients fails to divide the constant."""
+    g = math.gcd(*[c for m, c in p.items() if m])
+    offset = p.get(ONE, 0)
+    return offset != 0 if g == 0 else offset % g != 0
+
+
+def reduce(op: str, p: Poly) -> tuple[str, Poly]:
+    """The same comparison with zero, with the smallest coefficients."""
+    g = math.gcd(*[c for m, c in p.items() if m])
+    if g <= 1 or (op in ("==", "!=") and p.get(ONE, 0) % g):
+        return op, p
+    out = {m: c // g for m, c in p.items() if m}
+    offset = p.get(ONE, 0)
+    # s + k < 0 is s < ceil(-k/g), that is s + floor(k/g) < 0; for <= and > it is the ceiling of k/g.
+    offset = -(-offset // g) if op in ("<=", ">") else offset // g
+    if offset:
+        out[ONE] = offset
+    return op, out

@@ -1,0 +1,144 @@
+"""Floor division and remainder of polynomials.
+
+`floordiv` is where index expressions become short: it takes multiples of the divisor out, divides common
+factors away, merges nested divisions and drops what the domain shows to be zero. A remainder is stored
+as `x - d * (x // d)`, so that it cancels against other parts; `express.py` finds it again for printing.
+
+Refuses: nothing. A divisor that is not a constant gives an opaque quotient unless one polynomial divides
+the other; a divisor of zero stays as it is, an error of the running program.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .bounds import lower, reached, upper
+from .polynomial import (
+    ONE,
+    Composite,
+    Poly,
+    add,
+    as_constant,
+    constant,
+    freeze,
+    multiply,
+    product,
+    scale,
+    shift,
+)
+
+if TYPE_CHECKING:
+    from .domain import Domain
+
+
+def floordiv(p: Poly, k: int, domain: Domain) -> Poly:
+    """p // k for a constant k other than zero."""
+    if k < 0:
+        p, k = scale(p, -1), -k
+    if k == 1:
+        return p
+    whole: Poly = {}
+    rest: Poly = {}
+    for m, c in p.items():
+        if c % k == 0:
+            whole[m] = c // k
+        elif m:
+            rest[m] = c
+    carry, offset = divmod(p.get(ONE, 0), k)
+    if carry:
+        whole[ONE] = carry
+    if not rest:
+        return whole
+    g = math.gcd(k, *rest.values())
+    if g > 1:
+        rest = {m: c // g for m, c in rest.items()}
+        k, offset = k // g, offset // g
+    return add(whole, remaining_quotient(rest, offset, k, domain))
+
+
+def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
+    """(rest + offset) // k, where no coefficient of `rest` is a multiple of k and 0 <= offset < k."""
+    p = shift(rest, offset)
+    if (value := quotient_value(p, k, domain)) is not None:
+        return constant(value)
+    # (4*i + j) // 8 is i // 2 where j is in [0, 4): look for such a step below the divisor.
+    for g in sorted({math.gcd(k, c) for c in rest.values()} - {1}, reverse=True):
+        small = {m: c for m, c in rest.items() if c % g}
+        if offset % g:
+            small[ONE] = offset % g
+        if len(small) < len(p) and (value := quotient_value(small, g, domain)) is not None:
+            large = {m: c // g for m, c in rest.items() if c % g == 0}
+            return floordiv(shift(large, value + offset // g), k // g, domain)
+    # (x // a + y) // k is (x + a*y) // (a*k), whatever the integer y.
+    for m, c in rest.items():
+        if c == 1 and len(m) == 1 and type(m[0]) is Composite and m[0].kind == "//":
+            x, a = m[0].args
+            others = {n: d for n, d in p.items() if n is not m}
+            return floordiv(add(x, others, a), a * k, domain)
+    return atom(Composite("//", (p, k), (freeze(p), k)), domain)
+
+
+def quotient_value(p: Poly, k: int, domain: Domain) -> int | None:
+    """p // k if it is one number throughout the domain."""
+    low = lower(p, domain)
+    if low is None:
+        return None
+    value = low // k
+    high = upper(p, domain, value * k + k - 1)
+    return value if high is not None and high // k == value else None
+
+
+def atom(composite: Composite, domain: Domain) -> Poly:
+    value = domain.singletons.get(composite)
+    return {(composite,): 1} if value is None else constant(value)
+
+
+def remainder(p: Poly, k: int, domain: Domain) -> Poly:
+    return add(p, floordiv(p, k, domain), -k)
+
+
+def symbolic_floordiv(p: Poly, y: Poly, domain: Domain) -> Poly:
+    """p // y for a polynomial y that is not a constant (where it is zero the program fails)."""
+    s, r = divide(p, y)
+    if not r:
+        return s
+    if reached(lower(r, domain, 0), 0) and reached(lower(add(y, r, -1), domain, 1), 1):
+        return s
+    return add(s, atom(Composite("div", (r, y), (freeze(r), freeze(y))), domain))
+
+
+def divide(p: Poly, y: Poly) -> tuple[Poly, Poly]:
+    """(s, r) with p = s * y + r: long division by the first monomial of y that is not the constant,
+    one step, which is what a flattened index needs."""
+    lead = next(m for m in y if m)
+    coefficient = y[lead]
+    s: Poly = {}
+    for m, c in p.items():
+        if c % coefficient == 0 and (left := without(m, lead)) is not None:
+            s[left] = c // coefficient
+    return s, add(p, multiply(s, y), -1)
+
+
+def without(m: tuple, factors: tuple) -> tuple | None:
+    """The monomial m divided by another, if that divides it."""
+    left = list(m)
+    for factor in factors:
+        only = {factor}
+        at = next((k for k, x in enumerate(left) if x in only), None)
+        if at is None:
+            return None
+        del left[at]
+    return product(tuple(left), ())
+
+
+def symbolic_remainder(p: Poly, y: Poly, domain: Domain) -> Poly:
+    return add(p, multiply(symbolic_floordiv(p, y, domain), y), -1)
+
+
+def divide_any(p: Poly, y: Poly, domain: Domain) -> Poly | None:
+    """p // y, or None if y is zero."""
+    value = as_constant(y)
+    if value is None:
+        return symbolic_floordiv(p, y, domain)
+    return floordiv(p, value, domain) if value else None

@@ -1,0 +1,218 @@
+"""Where a claim is made: loop variables with extents, and facts.
+
+Read `Domain` first. `bounds.py` has the algorithm behind `bounds`, `prove.py` the one behind `prove`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+
+from ..ir import Expr, Var
+from .bounds import Interval, atom_interval, interval, lower, upper
+from .canonical import canonical
+from .comparison import tightened
+from .polynomial import (
+    ONE,
+    Atom,
+    Composite,
+    Poly,
+    add,
+    as_constant,
+    constant,
+    scale,
+    shift,
+    variables,
+)
+from .prove import consequences, holds, remember
+
+
+class Domain:
+    """Loop variables with their extents (outermost first), and facts known of them. Immutable.
+
+    A variable ranges over [0, extent). An extent may be any integer expression of outer variables, of
+    free variables (unknown integers) or of loads. A point of the domain gives every variable a value
+    in its range such that all facts hold; so each extent is at least 1 at every point, and where there
+    is no point every claim is true.
+
+    >>> i, j = Var("i"), Var("j")
+    >>> triangle = Domain({i: 8, j: i + 1})
+    >>> triangle.bounds(i - j)
+    (0, 7)
+    >>> triangle.prove(j <= i)
+    True
+    """
+
+    __slots__ = (
+        "empty",
+        "extents",
+        "facts",
+        "inequalities",
+        "intervals",
+        "known",
+        "polys",
+        "position",
+        "ranges",
+        "singletons",
+        "symbolic",
+    )
+
+    def __init__(
+        self, extents: Mapping[Var, Expr | int] = {}, facts: Iterable[Expr] = ()
+    ) -> None:
+        self.extents: dict[Var, Expr | int] = {}
+        self.facts: tuple[Expr, ...] = ()
+        self.polys: dict[Var, Poly] = {}  # extents
+        self.position: dict[Var, int] = {}  # depth of the loop
+        self.symbolic: set[Var] = set()  # variables whose extent is not a constant
+        self.singletons: dict[Atom, int] = {}  # atoms that have one value
+        self.ranges: dict[Atom, Interval] = {}  # what facts say of single atoms
+        self.inequalities: list[Poly] = []  # what facts say of sums: each is >= 0
+        self.known: dict[Hashable, bool] = {}  # conditions that are not of integers
+        self.intervals: dict[Atom, Interval] = {}  # memory of `interval`
+        self.empty = False
+        for var, extent in extents.items():
+            self._declare(var, extent)
+        for fact in facts:
+            self._assume(fact)
+
+    def with_loop(self, var: Var, extent: Expr | int) -> Domain:
+        """This domain with one more loop, innermost."""
+        new = self._copy()
+        new._declare(var, extent)
+        return new
+
+    def with_fact(self, condition: Expr) -> Domain:
+        """The points of this domain at which `condition` holds."""
+        new = self._copy()
+        new._assume(condition)
+        return new
+
+    def bounds(self, e: Expr) -> tuple[int | None, int | None]:
+        """Constants that an integer expression never goes below or above (None: not known)."""
+        p = canonical(e, self)
+        return lower(p, self), upper(p, self)
+
+    def exact_bounds(self, e: Expr) -> tuple[int, int] | None:
+        """Smallest and largest value, if both are certainly attained (in a domain with any point).
+
+        That is known of linear expressions of variables with constant extents that no fact and no
+        other extent restricts.
+        """
+        p = canonical(e, self)
+        if self.empty:
+            return None
+        for m in p:
+            if len(m) > 1 or (m and (type(m[0]) is Composite or m[0] in self.symbolic)):
+                return None
+            if m and m[0] not in self.polys:
+                return None
+        used = variables(p).keys()
+        restricted: dict[Var, None] = {}
+        for fact in self.inequalities:
+            restricted.update(variables(fact))
+        for atom in self.ranges:
+            restricted.update(variables({(atom,): 1}))
+        # A fact that is not of integers may restrict anything it mentions; we do not look inside.
+        if used & restricted.keys() or (used and self.known):
+            return None
+        low, high = interval(p, self)
+        return None if low is None or high is None else (low, high)
+
+    def prove(self, condition: Expr) -> bool:
+        """True only if `condition` holds at every point; False says nothing."""
+        return holds(condition, self)
+
+    # --- for the rest of the package ---
+
+    def extent_of(self, var: Var) -> Poly | None:
+        return self.polys.get(var)
+
+    def interval(self, atom: Atom) -> Interval:
+        """Constant bounds of an atom."""
+        found = self.intervals.get(atom)
+        if found is None:
+            self.intervals[atom] = (None, None)  # an extent that mentions its own variable ends here
+            low, high = atom_interval(atom, self)
+            if atom in self.ranges:
+                low, high = intersection((low, high), self.ranges[atom])
+            found = self.intervals[atom] = (low, high)
+        return found
+
+    def _copy(self) -> Domain:
+        new = Domain.__new__(Domain)
+        new.extents = self.extents.copy()
+        new.facts = self.facts
+        new.polys = self.polys.copy()
+        new.position = self.position.copy()
+        new.symbolic = self.symbolic.copy()
+        new.singletons = self.singletons.copy()
+        new.ranges = self.ranges.copy()
+        new.inequalities = self.inequalities.copy()
+        new.known = self.known.copy()
+        new.intervals = {}
+        new.empty = self.empty
+        return new
+
+    def _declare(self, var: Var, extent: Expr | int) -> None:
+        p = constant(extent) if isinstance(extent, int) else canonical(extent, self)
+        self.extents[var] = extent
+        self.polys[var] = p
+        self.position[var] = len(self.position)
+        self.intervals = {}
+        value = as_constant(p)
+        if value is None:
+            self.symbolic.add(var)
+            self._learn(shift(p, -1))
+        elif value <= 0:
+            self.empty = True
+        elif value == 1:
+            self.singletons[var] = 0
+
+    def _assume(self, fact: Expr) -> None:
+        self.facts = (*self.facts, fact)
+        polys, others = consequences(fact, self)
+        for p in polys:
+            self._learn(p)
+        for condition, truth in others:
+            key, truth = remember(condition, truth, self)
+            self.known[key] = truth
+
+    def _learn(self, p: Poly) -> None:
+        """Note that p >= 0."""
+        p = tightened(p)
+        low = interval(p, self)[0]
+        if low is not None and low >= 0:
+            return
+        self.intervals = {}
+        if as_constant(p) is not None:
+            self.empty = True
+        elif len(p) - (ONE in p) == 1 and len(m := next(m for m in p if m)) == 1:
+            self._narrow(m[0], p[m], p.get(ONE, 0))
+        else:
+            self.inequalities.append(p)
+
+    def _narrow(self, atom: Atom, c: int, k: int) -> None:
+        """Note that c * atom + k >= 0, where c is 1 or -1."""
+        new: Interval = (-k, None) if c > 0 else (None, k)
+        self.ranges[atom] = intersection(self.ranges.get(atom, (None, None)), new)
+        low, high = self.interval(atom)
+        if low is not None and high is not None:
+            if low > high:
+                self.empty = True
+            elif low == high:
+                self.singletons[atom] = low
+        if type(atom) is not Composite:
+            return
+        # What is inside the atom is restricted as well.
+        if atom.kind == "//":
+            x, d = atom.args
+            self._learn(shift(x, d * k) if c > 0 else add(constant(d * k + d - 1), x, -1))
+        elif atom.kind == ("min" if c > 0 else "max"):
+            for x in atom.args:
+                self._learn(shift(scale(x, c), k))
+
+
+def intersection(a: Interval, b: Interval) -> Interval:
+    lows = [x for x in (a[0], b[0]) if x is not None]
+    highs = [x for x in (a[1], b[1]) if x is not None]
+    return max(lows, default=None), min(highs, default=None)

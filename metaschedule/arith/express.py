@@ -1,0 +1,189 @@
+"""Polynomials back to expressions, as short as a person would write them.
+
+Remainders come in as `x - d * (x // d)` and are found again here (`terms`). Terms keep the order of
+first appearance, a constant comes last, and a sum starts with something positive if it can.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..ir import INDEX, Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from .division import floordiv
+from .polynomial import ONE, Composite, Monomial, Poly, add, as_constant, multiply, product, scale
+
+if TYPE_CHECKING:
+    from .domain import Domain
+
+LIMIT = 2**63
+
+
+class TooLarge(Exception):
+    """A constant that does not fit an index: the expression is left as it was."""
+
+
+class Remainder(NamedTuple):
+    """`of % by`"""
+
+    of: Poly
+    by: int | Poly
+
+
+Term = Monomial | Remainder
+
+
+def express(p: Poly, domain: Domain) -> Expr:
+    if len(p) <= 1:
+        for m, c in p.items():
+            return times(monomial(m, domain), c) if m else number(c)
+        return number(0)
+    found, offset = terms(p, domain)
+    return total([(c, expressed(t, domain)) for c, t in found], offset)
+
+
+def expressed(term: Term, domain: Domain) -> Expr:
+    if type(term) is Remainder:
+        by = number(term.by) if isinstance(term.by, int) else express(term.by, domain)
+        return Binary("%", express(term.of, domain), by, INDEX)
+    return monomial(term, domain)
+
+
+def number(value: int) -> Const:
+    if not -LIMIT <= value < LIMIT:
+        raise TooLarge
+    return Const(value, INDEX)
+
+
+def times(e: Expr, c: int) -> Expr:
+    if c == 1:
+        return e
+    return Unary("-", e, INDEX) if c == -1 else Binary("*", e, number(c), INDEX)
+
+
+def total(parts: list[tuple[int, Expr]], offset: int) -> Expr:
+    """The sum of terms with their coefficients and of a constant."""
+    lead = next((at for at, (c, _) in enumerate(parts) if c > 0), None)
+    if lead is not None:
+        c, e = parts.pop(lead)
+        out: Expr = times(e, c)
+    elif offset > 0 or not parts:
+        out, offset = number(offset), 0
+    else:
+        c, e = parts.pop(0)
+        out = times(e, c)
+    for c, e in parts:
+        out = Binary("+" if c > 0 else "-", out, times(e, abs(c)), INDEX)
+    if offset:
+        out = Binary("+" if offset > 0 else "-", out, number(abs(offset)), INDEX)
+    return out
+
+
+def monomial(m: Monomial, domain: Domain) -> Expr:
+    out: Expr | None = None
+    for factor in m:
+        e = factor if type(factor) is Var else composite(factor, domain)  # pyright: ignore
+        out = e if out is None else Binary("*", out, e, INDEX)
+    assert out is not None
+    return widened(out)
+
+
+def widened(e: Expr) -> Expr:
+    return e if e.dtype == INDEX else Cast(e, INDEX)
+
+
+def composite(a: Composite, domain: Domain) -> Expr:
+    kind, args = a.kind, a.args
+    if kind == "//":
+        return Binary("//", express(args[0], domain), number(args[1]), INDEX)
+    if kind == "div":
+        return Binary("//", express(args[0], domain), express(args[1], domain), INDEX)
+    if kind in ("min", "max"):
+        return Binary(kind, express(args[0], domain), express(args[1], domain), INDEX)
+    if kind == "select":
+        condition, x, y = args
+        return Select(condition, express(x, domain), express(y, domain), INDEX)
+    if kind == "load":
+        return widened(load(a, domain))
+    return widened(args[0])
+
+
+def load(a: Composite, domain: Domain) -> Load:
+    buffer, indices = a.args
+    return Load(buffer, tuple([express(index, domain) for index in indices]))
+
+
+# --- remainders -----------------------------------------------------------------------------------
+
+
+def terms(p: Poly, domain: Domain) -> tuple[list[tuple[int, Term]], int]:
+    """Coefficients and terms in printing order, and the constant."""
+    divisions = [m for m in p if any(type(x) is Composite and x.kind in ("//", "div") for x in m)]
+    if not divisions:
+        return [(c, m) for m, c in p.items() if m], p.get(ONE, 0)
+    place: dict[Any, int] = {m: at for at, m in enumerate(p)}
+    found: list[tuple[int, int, Term]] = []
+    for m in divisions:
+        match = find_remainder(p, m, divisions, domain)
+        if match is None:
+            continue
+        c, term, q = match
+        found.append((min(place[n] for n in term.of if n), c, term))
+        p = add(add(p, term.of, -c), q)
+    offset = p.get(ONE, 0)
+    for m, c in p.items():
+        if m:
+            m, offset = absorb(m, c, offset)
+            found.append((place.get(m, len(place)), c, m))
+    found.sort(key=lambda entry: entry[0])
+    return [(c, term) for _, c, term in found], offset
+
+
+def find_remainder(
+    p: Poly, m: Monomial, divisions: list[Monomial], domain: Domain
+) -> tuple[int, Remainder, Poly] | None:
+    """(c, u % d, c * d * (u // d)) such that the quotient is in monomial m and p has c * u as well."""
+    if m not in p:
+        return None
+    if len(m) > 1 or m[0].kind == "div":  # pyright: ignore[reportAttributeAccessIssue]
+        return find_symbolic_remainder(p, m)
+    x, d = m[0].args  # pyright: ignore[reportAttributeAccessIssue]
+    inner = [n[0].args[1] for n in divisions if len(n) == 1 and n[0].kind == "//"]  # pyright: ignore
+    for a in [1, *[a for a in inner if a < d and d % a == 0]]:
+        by = d // a
+        if p[m] % by:
+            continue
+        c = -p[m] // by
+        u = x if a == 1 else floordiv(x, a, domain)
+        if as_constant(u) is None and all(p.get(n) == c * k for n, k in u.items() if n):
+            return c, Remainder(u, by), {m: c * by}
+    return None
+
+
+def find_symbolic_remainder(p: Poly, m: Monomial) -> tuple[int, Remainder, Poly] | None:
+    for q in m:
+        if type(q) is not Composite or q.kind != "div":
+            continue
+        x, y = q.args
+        whole = multiply(y, {(q,): 1})
+        for n, k in y.items():
+            if product(n, (q,)) != m or p[m] % k:
+                continue
+            c = -p[m] // k
+            if all(p.get(n) == -c * k for n, k in whole.items()) and all(
+                p.get(n) == c * k for n, k in x.items() if n
+            ):
+                return c, Remainder(x, y), scale(whole, c)
+    return None
+
+
+def absorb(m: Monomial, c: int, offset: int) -> tuple[Monomial, int]:
+    """(x + 3) // 4 - 1 is (x - 1) // 4, if that rids us of the constant outside."""
+    if offset and len(m) == 1 and offset % c == 0:
+        q = m[0]
+        if type(q) is Composite and q.kind == "//":
+            x, d = q.args
+            inside = x.get(ONE, 0)
+            if abs(inside + d * (offset // c)) < abs(inside):
+                y = add(x, {ONE: d * (offset // c)})
+                return (Composite("//", (y, d), None),), 0
+    return m, offset

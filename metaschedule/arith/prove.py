@@ -1,0 +1,116 @@
+"""Conditions: proving them over a domain, and turning them into facts.
+
+`holds` is sound and incomplete: False means "not proved". Conditions on integers become polynomials
+compared with zero; any other condition is known only if the same condition is among the facts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..ir import Binary, Cast, Const, Expr, Select, Unary, is_integer
+from .bounds import lower, upper
+from .canonical import canonical, rewrite, structure
+from .comparison import NEGATED, always
+from .polynomial import Poly, add, scale, shift
+
+if TYPE_CHECKING:
+    from .domain import Domain
+
+
+def negation(c: Expr) -> Expr:
+    """`not c`, pushed inwards. Comparisons of floats stay as they are: NaN makes both false."""
+    if type(c) is Const:
+        return Const(not c.value, "bool")
+    if type(c) is Unary and c.op == "not":
+        return c.a
+    if type(c) is Binary:
+        if c.op in NEGATED and is_integer(c.a.dtype):
+            return Binary(NEGATED[c.op], c.a, c.b, "bool")
+        if c.op in ("and", "or"):
+            op = "or" if c.op == "and" else "and"
+            return Binary(op, negation(c.a), negation(c.b), "bool")
+    return Unary("not", c, "bool")
+
+
+def holds(c: Expr, domain: Domain) -> bool:
+    if domain.empty:
+        return True
+    kind = type(c)
+    if kind is Const:
+        return bool(c.value)
+    if kind is Binary:
+        if c.op == "and":
+            return holds(c.a, domain) and holds(c.b, domain.with_fact(c.a))
+        if c.op == "or":
+            return (
+                holds(c.a, domain)
+                or holds(c.b, domain)
+                or holds(c.b, domain.with_fact(negation(c.a)))
+            )
+        if c.op in NEGATED and is_integer(c.a.dtype):
+            p = add(canonical(c.a, domain), canonical(c.b, domain), -1)
+            return always(c.op, p, domain)
+    elif kind is Unary:
+        inner = negation(c.a)
+        if type(inner) is not Unary:
+            return holds(inner, domain)
+    elif kind is Select:
+        return holds(c.a, domain.with_fact(c.cond)) and holds(
+            c.b, domain.with_fact(negation(c.cond))
+        )
+    elif kind is Cast and is_integer(c.a.dtype):
+        return always("!=", canonical(c.a, domain), domain)
+    simpler = rewrite(c, domain)
+    return type(simpler) is Const and bool(simpler.value)
+
+
+def consequences(c: Expr, domain: Domain) -> tuple[list[Poly], list[tuple[Expr, bool]]]:
+    """What holds if c does: polynomials that are >= 0, and other conditions with their truth."""
+    kind = type(c)
+    if kind is Const:
+        return ([] if c.value else [{(): -1}]), []
+    if kind is Unary and c.op == "not":
+        inner = negation(c.a)
+        if type(inner) is not Unary:
+            return consequences(inner, domain)
+        return [], [(c.a, False)]
+    if kind is Binary:
+        if c.op == "and":
+            first, others = consequences(c.a, domain)
+            second, more = consequences(c.b, domain)
+            return first + second, others + more
+        if c.op == "or":
+            if holds(negation(c.a), domain):
+                return consequences(c.b, domain)
+            if holds(negation(c.b), domain):
+                return consequences(c.a, domain)
+        if c.op in NEGATED and is_integer(c.a.dtype):
+            p = add(canonical(c.a, domain), canonical(c.b, domain), -1)
+            return inequalities(c.op, p, domain), [(c, True)] if c.op == "!=" else []
+    if kind is Cast and is_integer(c.a.dtype):
+        return inequalities("!=", canonical(c.a, domain), domain), [(c, True)]
+    return [], [(c, True)]
+
+
+def inequalities(op: str, p: Poly, domain: Domain) -> list[Poly]:
+    """Polynomials that are >= 0 where `p op 0`."""
+    if op == "<":
+        return [shift(scale(p, -1), -1)]
+    if op == "<=":
+        return [scale(p, -1)]
+    if op == ">":
+        return [shift(p, -1)]
+    if op == ">=":
+        return [p]
+    if op == "==":
+        return [p, scale(p, -1)]
+    if lower(p, domain, 0) == 0:
+        return [shift(p, -1)]
+    if upper(p, domain, 0) == 0:
+        return [shift(scale(p, -1), -1)]
+    return []
+
+
+def remember(c: Expr, truth: bool, domain: Domain) -> tuple[object, bool]:
+    return structure(rewrite(c, domain), domain), truth

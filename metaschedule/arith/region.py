@@ -1,0 +1,300 @@
+"""Boxes: what an access touches while loops run, and how boxes relate.
+
+`relax` bounds one index over some loops by expressions of the others; `access_region` does so for every
+dimension. `contains` and `disjoint` are proofs, False meaning "not proved"; `union` covers.
+
+Refuses: an index it cannot bound becomes the whole dimension. A box says nothing of holes: the even
+elements of a row are the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..ir import INDEX, Binary, Buffer, Const, Expr, Region, Var, as_expr
+from .bounds import lower, reached, upper
+from .canonical import canonical
+from .comparison import always
+from .division import floordiv
+from .domain import Domain
+from .express import Remainder, express, terms
+from .polynomial import (
+    Composite,
+    Monomial,
+    Poly,
+    add,
+    as_constant,
+    constant,
+    multiply,
+    scale,
+    shift,
+    split,
+    variables,
+)
+
+Pair = tuple[Poly, Poly]  # first and last value
+
+
+def relax(
+    e: Expr, variables: Mapping[Var, Expr | int], domain: Domain
+) -> tuple[Expr, Expr] | None:
+    """The first value of `e`, and how many values from there on it spans, as `variables` range.
+
+    `variables` are loops, outermost first. The result mentions none of them; None if it is not known.
+
+    >>> i, j, k = Var("i"), Var("j"), Var("k")
+    >>> first, count = relax(i * 4 + j + k, {j: 4, k: 3}, Domain({i: 8}))
+    >>> str(first), str(count)
+    ('i * 4', '6')
+    """
+    where = inside(domain, variables)
+    ends = relaxed(canonical(e, where), variables, where)
+    if ends is None:
+        return None
+    first, last = ends
+    return express(first, domain), express(shift(add(last, first, -1), 1), domain)
+
+
+def inside(domain: Domain, loops: Mapping[Var, Expr | int]) -> Domain:
+    """The domain with those loops that it does not have yet."""
+    for var, extent in loops.items():
+        if domain.extents.get(var) is not extent:
+            domain = domain.with_loop(var, extent)
+    return domain
+
+
+def relaxed(p: Poly, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
+    """Bounds of p that mention none of `loops`, whose ranges `domain` knows."""
+    if not any(v in loops for v in variables(p)):
+        return p, p
+    found, offset = terms(p, domain)
+    first: Poly = constant(offset)
+    last: Poly = constant(offset)
+    for c, term in found:
+        ends = bounded_term(term, loops, domain)
+        if ends is None:
+            ends = constant_ends(term_poly(term, domain), domain)
+        if ends is None:
+            return None
+        low, high = ends if c > 0 else (ends[1], ends[0])
+        first, last = add(first, low, c), add(last, high, c)
+    low_end, high_end = eliminated(first, loops, domain, 1), eliminated(last, loops, domain, -1)
+    if low_end is None or high_end is None:
+        constants = constant_ends(p, domain)
+        if constants is None:
+            return None
+        low_end, high_end = low_end or constants[0], high_end or constants[1]
+        low_end = constants[0] if low_end is None else low_end
+    return tightest(p, low_end, high_end, domain)
+
+
+def tightest(p: Poly, first: Poly, last: Poly, domain: Domain) -> Pair:
+    """Facts (a tile's predicate) may say more of constant ends than the loops do."""
+    a, b = as_constant(first), as_constant(last)
+    if a is not None and b is not None and (domain.inequalities or domain.ranges):
+        low, high = lower(p, domain), upper(p, domain)
+        first = first if low is None else constant(max(a, low))
+        last = last if high is None else constant(min(b, high))
+    return first, last
+
+
+def constant_ends(p: Poly, domain: Domain) -> Pair | None:
+    low, high = lower(p, domain), upper(p, domain)
+    return None if low is None or high is None else (constant(low), constant(high))
+
+
+def term_poly(term: Monomial | Remainder, domain: Domain) -> Poly:
+    if type(term) is Remainder:
+        by = term.by
+        if isinstance(by, int):
+            return add(term.of, floordiv(term.of, by, domain), -by)
+        return canonical(Binary("%", express(term.of, domain), express(by, domain), INDEX), domain)
+    return {term: 1}  # pyright: ignore[reportReturnType]
+
+
+def bounded_term(
+    term: Monomial | Remainder, loops: Mapping[Var, Expr | int], domain: Domain
+) -> Pair | None:
+    """Bounds of one term in which relaxed loops are at most factors, never inside a composite."""
+    if type(term) is Remainder:
+        return bounded_remainder(term, loops, domain)
+    low: Poly = constant(1)
+    high = low
+    for atom in term:
+        if type(atom) is not Composite or not any(v in loops for v in atom.vars):
+            factor: Pair = ({(atom,): 1}, {(atom,): 1})  # pyright: ignore[reportAssignmentType]
+        else:
+            ends = bounded_composite(atom, loops, domain)
+            if ends is None or len(term) > 1:  # a product needs signs; constants will have to do
+                return None
+            factor = ends
+        low, high = multiply(low, factor[0]), multiply(high, factor[1])
+    return low, high
+
+
+def bounded_remainder(
+    term: Remainder, loops: Mapping[Var, Expr | int], domain: Domain
+) -> Pair | None:
+    of, by = term
+    if not isinstance(by, int):
+        return None
+    ends = relaxed(of, loops, domain)
+    if ends is not None:
+        # All of the range lies between two multiples of the divisor: the remainder moves with it.
+        start = add(ends[0], floordiv(ends[0], by, domain), -by)
+        end = add(start, add(ends[1], ends[0], -1))
+        if reached(lower(add(constant(by - 1), end, -1), domain, 0), 0):
+            return start, end
+    return constant_ends(term_poly(term, domain), domain)
+
+
+def bounded_composite(
+    atom: Composite, loops: Mapping[Var, Expr | int], domain: Domain
+) -> Pair | None:
+    kind, args = atom.kind, atom.args
+    if kind == "//":
+        ends = relaxed(args[0], loops, domain)
+        if ends is None:
+            return None
+        return floordiv(ends[0], args[1], domain), floordiv(ends[1], args[1], domain)
+    if kind in ("min", "max"):
+        a, b = relaxed(args[0], loops, domain), relaxed(args[1], loops, domain)
+        if a is None or b is None:
+            return None
+        low, high = [
+            canonical(Binary(kind, express(x, domain), express(y, domain), INDEX), domain)
+            for x, y in zip(a, b)
+        ]
+        return low, high
+    return None
+
+
+def eliminated(
+    p: Poly, loops: Mapping[Var, Expr | int], domain: Domain, sign: int
+) -> Poly | None:
+    """A bound of p without `loops`: below for sign 1, above for -1. Innermost loops go first, because
+    their extents may mention the others."""
+    for var in reversed(list(loops)):
+        parts = split(p, var)
+        if parts is None:
+            return None
+        factor, rest = parts
+        if not factor:
+            continue
+        if always(">=", factor, domain):
+            at_start = sign > 0
+        elif always("<=", factor, domain):
+            at_start = sign < 0
+        else:
+            return None
+        extent = domain.extent_of(var)
+        assert extent is not None
+        end = constant(0) if at_start else shift(extent, -1)
+        p = add(rest, multiply(factor, end))
+    # An extent may have brought in a load or a quotient of a relaxed loop.
+    if any(v in loops for v in variables(p)):
+        value = lower(p, domain) if sign > 0 else upper(p, domain)
+        return None if value is None else constant(value)
+    return p
+
+
+def access_region(
+    buffer: Buffer, indices: Sequence[Expr], variables: Mapping[Var, Expr | int], domain: Domain
+) -> Region:
+    """The box that `buffer[indices]` touches while `variables` range."""
+    where = inside(domain, variables)
+    ranges: list[tuple[Expr, Expr]] = []
+    for index, size in zip(indices, buffer.shape, strict=True):
+        ends = relaxed(canonical(index, where), variables, where)
+        if ends is None:
+            ranges.append((as_expr(0), as_expr(size)))
+        else:
+            count = shift(add(ends[1], ends[0], -1), 1)
+            ranges.append((express(ends[0], domain), express(count, domain)))
+    return Region(buffer, tuple(ranges))
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+
+def polys(region: Region, domain: Domain) -> list[Pair]:
+    """Per dimension the first index and the one after the last."""
+    found: list[Pair] = []
+    for start, extent in region.ranges:
+        first = canonical(start, domain)
+        found.append((first, add(first, canonical(extent, domain))))
+    return found
+
+
+def union(regions: Sequence[Region], domain: Domain) -> Region:
+    """A box that covers all (of one buffer). Starts and ends that cannot be compared are replaced by
+    their constant bounds, or else by those of the buffer."""
+    if not regions:
+        raise ValueError("the union of no regions has no buffer")
+    buffer = regions[0].buffer
+    if any(r.buffer is not buffer for r in regions):
+        names = ", ".join(dict.fromkeys(r.buffer.name for r in regions))
+        raise ValueError(f"regions of different buffers: {names}")
+    if len(regions) == 1:
+        return regions[0]
+    boxes = [polys(r, domain) for r in regions]
+    ranges: list[tuple[Expr, Expr]] = []
+    for axis, size in enumerate(buffer.shape):
+        starts, ends = [b[axis][0] for b in boxes], [b[axis][1] for b in boxes]
+        first, last = least(starts, domain), least([scale(p, -1) for p in ends], domain)
+        if first is None or last is None:
+            lows, highs = [lower(p, domain) for p in starts], [upper(p, domain) for p in ends]
+            known = None not in lows and None not in highs
+            low = max(min(x for x in lows if x is not None), 0) if known else 0
+            high = min(max(x for x in highs if x is not None), size) if known else size
+            ranges.append((as_expr(low), as_expr(max(high - low, 0))))
+        else:
+            count = add(scale(last, -1), first, -1)
+            ranges.append((express(first, domain), express(count, domain)))
+    return Region(buffer, tuple(ranges))
+
+
+def least(ps: Sequence[Poly], domain: Domain) -> Poly | None:
+    """The one that is nowhere above any other."""
+    best = ps[0]
+    for p in ps[1:]:
+        difference = add(p, best, -1)
+        if not difference or always(">=", difference, domain):
+            continue
+        if not always("<=", difference, domain):
+            return None
+        best = p
+    return best
+
+
+def is_empty(box: Sequence[Pair], domain: Domain) -> bool:
+    return any(always("<=", add(end, start, -1), domain) for start, end in box)
+
+
+def contains(outer: Region, inner: Region, domain: Domain) -> bool:
+    """Whether every element of `inner` is certainly one of `outer`."""
+    if outer.buffer is not inner.buffer:
+        return False
+    big, small = polys(outer, domain), polys(inner, domain)
+    if all(
+        always("<=", add(a, b, -1), domain) and always("<=", add(d, c, -1), domain)
+        for (a, c), (b, d) in zip(big, small)
+    ):
+        return True
+    return is_empty(small, domain)
+
+
+def disjoint(a: Region, b: Region, domain: Domain) -> bool:
+    """Whether two regions certainly share no element."""
+    if a.buffer is not b.buffer:
+        return True
+    first, second = polys(a, domain), polys(b, domain)
+    for (start, end), (other, other_end) in zip(first, second):
+        if always("<=", add(end, other, -1), domain) or always("<=", add(other_end, start, -1), domain):
+            return True
+        single = as_constant(add(end, start, -1)) == 1 == as_constant(add(other_end, other, -1))
+        if single and always("!=", add(start, other, -1), domain):
+            return True
+    return is_empty(first, domain) or is_empty(second, domain)
+
+

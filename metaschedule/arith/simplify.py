@@ -1,0 +1,23 @@
+"""`simplify`: an expression of equal value that is shorter. `canonical.py` has the rules."""
+
+from __future__ import annotations
+
+from ..ir import Expr
+from .canonical import rewrite, same
+from .domain import Domain
+
+ANYWHERE = Domain()
+
+
+def simplify(e: Expr, domain: Domain = ANYWHERE) -> Expr:
+    """An expression with the value of `e` at every point of the domain; `e` itself if nothing changed.
+
+    >>> from metaschedule.ir import Var
+    >>> i, j = Var("i"), Var("j")
+    >>> str(simplify((i * 4 + j) // 4, Domain({i: 8, j: 4})))
+    'i'
+    >>> str(simplify((i * 4 + j) % 8, Domain({i: 8, j: 4})))
+    'i % 2 * 4 + j'
+    """
+    new = rewrite(e, domain)
+    return e if same(e, new) else new

@@ -1,0 +1,310 @@
+"""Statements to LLVM: loops of every kind, conditions, stores.
+
+Unrolled loops are unrolled here, by binding their variable to a constant, so that conditions on it fold
+and register tiles come out as straight-line code; vectorised loops bind theirs to the lane number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...arith import Domain
+from ...ir import (
+    Assert,
+    Body,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Stmt,
+    Store,
+    TupleStore,
+    While,
+    integer_limits,
+    is_float,
+)
+from ..lower.scope import inside
+from .expressions import Affine, ExpressionEmitter, memory_suffix
+from .function import Function
+from .transpose import find_transposition
+from .values import BYTES, Value, constant, intrinsic_suffix, memory_type
+from .vectorise import has_independent_lanes, reduction_term, vector_widths
+
+if TYPE_CHECKING:
+    from .module import Module
+
+MOST_UNROLLED = 1024  # iterations; a longer unrolled loop is left to LLVM
+VECTORS_AT_ONCE = 4  # hardware vectors that one vectorised loop may become
+
+
+class StatementEmitter(ExpressionEmitter):
+    """Writes statements into one function of a module."""
+
+    def __init__(self, module: Module, function: Function, in_parallel: bool) -> None:
+        super().__init__(function, module.fma)
+        self.module = module
+        self.in_parallel = in_parallel
+        self.stack: dict[Buffer, str] = {}
+        self.declared = module.declared
+        self.math_used = module.math_used
+
+    def base(self, buffer: Buffer) -> str:
+        known = self.module.pointer_name(buffer)
+        if known is not None:
+            return known
+        if buffer not in self.stack:
+            count = max(1, buffer.size)
+            self.stack[buffer] = self.f.alloca(f"[{count} x {memory_type(buffer.dtype)}]", 64)
+        return self.stack[buffer]
+
+    def body(self, body: Body) -> None:
+        for s in body:
+            self.stmt(s)
+
+    def stmt(self, s: Stmt) -> None:
+        if isinstance(s, For):
+            self.loop(s)
+        elif isinstance(s, Store):
+            self.store(s, None)
+        elif isinstance(s, TupleStore):
+            values = [self.evaluate(x.value) for x in s.stores]
+            for x, value in zip(s.stores, values, strict=True):
+                self.store(x, value)
+        elif isinstance(s, If):
+            self.condition(s)
+        elif isinstance(s, While):
+            self.repeat(s)
+        elif isinstance(s, Assert):
+            self.check(s)
+        else:
+            raise TypeError(f"{type(s).__name__} should have been lowered before")
+
+    # --- loops ---
+
+    def loop(self, s: For) -> None:
+        extent = s.fixed_extent
+        if extent is not None and extent <= 0:
+            return
+        if "." in s.kind:
+            raise ValueError(
+                f"the loop over {s.var.name} is bound to {s.kind}: a CPU has no such axis; "
+                "build for a GPU or make it a serial or parallel loop"
+            )
+        if extent is None or (s.kind == "unrolled" and extent > MOST_UNROLLED):
+            self.serial(s)
+        elif s.kind == "unrolled":
+            tile = find_transposition(self, s)
+            if tile is not None:
+                tile.emit()
+            else:
+                self.unrolled(s, extent)
+        elif s.kind == "vectorized" and self.lanes == 1 and has_independent_lanes(s):
+            self.vectorized(s, extent)
+        elif s.kind == "parallel" and not self.in_parallel and self.lanes == 1:
+            self.module.parallel(self, s)
+        else:
+            self.serial(s)
+
+    def serial(self, s: For) -> None:
+        stop = self.evaluate(s.extent)
+        self.between(s, "0", stop.text, s.fixed_extent is not None)
+
+    def between(self, s: For, start: str, stop: str, certain: bool) -> None:
+        """The iterations start..stop as a loop."""
+        saved = self.domain
+        with self.f.loop(start, stop, certain) as var, self.scope():
+            self.env[s.var] = Affine(0, {var: 1})
+            self.domain = inside(saved, s)
+            self.body(s.body)
+        self.leave(s, saved)
+
+    def leave(self, s: For, outside: Domain) -> None:
+        """Forget the variable of a loop that is written."""
+        del self.env[s.var]
+        self.domain = outside
+
+    def unrolled(self, s: For, extent: int) -> None:
+        saved = self.domain
+        self.domain = saved.with_loop(s.var, extent)
+        for n in range(extent):
+            self.env[s.var] = Affine(n)
+            self.body(s.body)
+        self.leave(s, saved)
+
+    def vectorized(self, s: For, extent: int) -> None:
+        """Pieces of a power of two of lanes; a long loop repeats its widest piece."""
+        most = VECTORS_AT_ONCE * self.module.target.vector_bytes // 4
+        saved = self.domain
+        self.domain = saved.with_loop(s.var, extent)
+        pieces = vector_widths(extent, most)
+        full = sum(1 for _, lanes in pieces if lanes == most)
+        if full > VECTORS_AT_ONCE:
+            with self.f.loop("0", str(full), True) as var, self.scope():
+                self.lanes = most
+                self.env[s.var] = Affine(0, {var: most}, 1)
+                self.body(s.body)
+                self.lanes = 1
+            pieces = pieces[full:]
+        for first, lanes in pieces:
+            self.lanes = lanes
+            self.env[s.var] = Affine(first, {}, 1 if lanes > 1 else 0)
+            with self.scope():
+                self.body(s.body)
+        self.lanes = 1
+        self.leave(s, saved)
+
+    def repeat(self, s: While) -> None:
+        head, inside, end = self.f.label("while"), self.f.label("do"), self.f.label("end")
+        self.f.branch(head)
+        self.f.begin(head)
+        with self.scope():
+            cond = self.evaluate(s.cond)
+            self.f.branch_if(cond.text, inside, end)
+            self.f.begin(inside)
+            self.body(s.body)
+            self.f.branch(head)
+        self.f.begin(end)
+
+    # --- conditions ---
+
+    def condition(self, s: If) -> None:
+        cond = self.evaluate(s.cond)
+        if cond.text in ("true", "false"):
+            self.body(s.then if cond.text == "true" else s.orelse)
+        elif cond.lanes > 1:
+            with self.masked(self.mask_and(cond)):
+                self.body(s.then)
+            if s.orelse:
+                with self.masked(self.mask_and(self.negate(cond))):
+                    self.body(s.orelse)
+        else:
+            with self.f.when(cond.text), self.scope():
+                self.body(s.then)
+            if s.orelse:
+                with self.f.when(self.negate(cond).text), self.scope():
+                    self.body(s.orelse)
+
+    def check(self, s: Assert) -> None:
+        """On failure the status says which assertion it was, and this function returns."""
+        cond = self.evaluate(s.cond)
+        if cond.text == "true":
+            return
+        failed = self.negate(cond)
+        if self.mask is not None:
+            failed = self.mask_and(failed)
+        if failed.lanes > 1:
+            failed = Value(self.intrinsic_any(failed), "bool")
+        with self.f.when(failed.text):
+            self.f.effect(f"store i32 {self.module.message(s)}, ptr %status")
+            self.f.effect("ret void")
+            self.f.begin(self.f.label("dead"))
+
+    # --- stores ---
+
+    def store(self, s: Store, value: Value | None) -> None:
+        at = self.address(s.buffer, s.indices)
+        if at.is_uniform and self.lanes > 1:
+            term = reduction_term(s) if value is None else None
+            if term is not None:
+                self.horizontal(s.buffer, at, *term)
+                return
+            value = value or self.evaluate(s.value)
+            if self.mask is not None:
+                with self.f.when(self.intrinsic_any(self.mask)), self.scope():
+                    self.scalar_store(s.buffer, at, value)
+                return
+            self.scalar_store(s.buffer, at, value)
+            return
+        value = value or self.evaluate(s.value)
+        if at.is_uniform:
+            self.scalar_store(s.buffer, at, value)
+            return
+        value = self.spread(value)
+        memory, align = memory_type(s.buffer.dtype, self.lanes), BYTES[s.buffer.dtype]
+        if at.lane == 1 and not at.vectors:
+            raw = self.to_memory(value)
+            if self.mask is None:
+                self.f.effect(f"store {raw}, ptr {self.pointer(s.buffer, at)}, align {align}")
+                return
+            symbol = f"@llvm.masked.store.{memory_suffix(s.buffer.dtype, self.lanes)}.p0"
+            self.declare(f"void {symbol}({memory}, ptr, i32 immarg, <{self.lanes} x i1>)")
+            pointer = self.pointer(s.buffer, at)
+            self.f.effect(
+                f"call void {symbol}({raw}, ptr {pointer}, i32 {align}, {self.mask.typed})"
+            )
+            return
+        symbol = f"@llvm.masked.scatter.{memory_suffix(s.buffer.dtype, self.lanes)}.v{self.lanes}p0"
+        pointers = f"<{self.lanes} x ptr>"
+        self.declare(f"void {symbol}({memory}, {pointers}, i32 immarg, <{self.lanes} x i1>)")
+        raw, where = self.to_memory(value), self.lane_pointers(s.buffer, at)
+        self.f.effect(
+            f"call void {symbol}({raw}, {pointers} {where.text}, i32 {align}, {self.active().typed})"
+        )
+
+    def scalar_store(self, buffer: Buffer, at: Affine, value: Value) -> None:
+        if value.lanes > 1:  # the same in every lane
+            value = Value(self.f.emit(f"extractelement {value.typed}, i64 0"), value.dtype)
+        raw = self.to_memory(value)
+        self.f.effect(f"store {raw}, ptr {self.pointer(buffer, at)}, align {BYTES[buffer.dtype]}")
+
+    def horizontal(self, buffer: Buffer, at: Affine, op: str, term: Expr) -> None:
+        """`buffer[at] = buffer[at] op term` over all active lanes at once."""
+        vector = self.spread(self.evaluate(term))
+        dtype = vector.dtype
+        if self.mask is not None:
+            idle = constant(identity(op, dtype), dtype, self.lanes)
+            text = self.f.emit(f"select {self.mask.typed}, {vector.typed}, {idle.typed}")
+            vector = vector._replace(text=text)
+        total = Value(self.reduce_lanes(op, vector), dtype)
+        if op in ("+", "*") and is_float(dtype):
+            total = self.rounded(total)
+        own = self.scalar_load(buffer, at)
+        saved, self.lanes = self.lanes, 1
+        name = {"+": "add", "*": "mul"}.get(op)
+        if name is None:
+            kind = "" if is_float(dtype) else ("u" if dtype == "uint8" else "s")
+            result = (
+                self.float_extreme(op, own, total)
+                if is_float(dtype)
+                else self.intrinsic(kind + op, dtype, own, total)
+            )
+        elif is_float(dtype):
+            result = self.rounded(
+                self.operation(f"f{name} {self.flags}{own.typed}, {total.text}", dtype, own)
+            )
+        else:
+            result = self.operation(f"{name} {own.typed}, {total.text}", dtype, own)
+        self.scalar_store(buffer, at, result)
+        self.lanes = saved
+
+    def reduce_lanes(self, op: str, v: Value) -> str:
+        """All lanes combined. The order of a float sum changes: that is what vectorising one asks for."""
+        scalar = Value("", v.dtype).type
+        suffix = intrinsic_suffix(v.dtype, v.lanes)
+        if is_float(v.dtype) and op in ("+", "*"):
+            name = "fadd" if op == "+" else "fmul"
+            start = constant(identity(op, v.dtype), v.dtype)
+            self.declare(f"{scalar} @llvm.vector.reduce.{name}.{suffix}({scalar}, {v.type})")
+            return self.f.emit(
+                f"call reassoc {scalar} @llvm.vector.reduce.{name}.{suffix}({start.typed}, {v.typed})"
+            )
+        if is_float(v.dtype):
+            name = "fminimum" if op == "min" else "fmaximum"
+        elif op in ("+", "*"):
+            name = "add" if op == "+" else "mul"
+        else:
+            name = ("u" if v.dtype == "uint8" else "s") + op
+        self.declare(f"{scalar} @llvm.vector.reduce.{name}.{suffix}({v.type})")
+        return self.f.emit(f"call {scalar} @llvm.vector.reduce.{name}.{suffix}({v.typed})")
+
+
+def identity(op: str, dtype: str) -> int | float:
+    """The neutral element of a reduction operator."""
+    if op == "+":
+        return -0.0 if is_float(dtype) else 0
+    if op == "*":
+        return 1.0 if is_float(dtype) else 1
+    if is_float(dtype):
+        return float("inf") if op == "min" else float("-inf")
+    low, high = integer_limits(dtype)
+    return high if op == "min" else low

@@ -1,0 +1,127 @@
+"""Transposing copies in registers.
+
+An unrolled loop over r around a vectorised loop over v that stores rows of v and reads along r,
+
+    for r in unrolled(8): for v in vectorized(8): dst[.., r, v] = src[.., v, r]
+
+would gather with a stride for every r. Loaded along r instead and transposed with shuffles, the same copy
+takes as many loads as there are rows. Only square tiles of a power of two; anything else is not matched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...ir import For, Load, Store
+from ..lower.scope import has_load
+from .expressions import Affine
+from .values import BYTES, Value
+
+if TYPE_CHECKING:
+    from .statements import StatementEmitter
+
+LANE_BYTES = 16  # shuffles within 128 bits are the cheap ones
+
+
+@dataclass
+class Transposition:
+    emitter: StatementEmitter
+    rows: For  # over r
+    columns: For  # over v
+    store: Store
+
+    def emit(self) -> None:
+        e, n = self.emitter, self.rows.fixed_extent
+        assert n is not None
+        e.lanes = n
+        e.env[self.rows.var] = Affine(0, {}, 1)
+        loaded: list[Value] = []
+        for row in range(n):
+            e.env[self.columns.var] = Affine(row)
+            loaded.append(e.evaluate(self.store.value))
+        e.env[self.columns.var] = Affine(0, {}, 1)
+        for column, value in enumerate(transpose(e, loaded)):
+            e.env[self.rows.var] = Affine(column)
+            e.store(self.store, value)
+        e.lanes = 1
+        del e.env[self.rows.var], e.env[self.columns.var]
+
+
+def find_transposition(emitter: StatementEmitter, rows: For) -> Transposition | None:
+    """The pattern above, with `rows` as its outer loop; None where it is something else."""
+    n = rows.fixed_extent
+    if emitter.lanes > 1 or n is None or n not in (4, 8, 16) or len(rows.body) != 1:
+        return None
+    columns = rows.body[0]
+    if not isinstance(columns, For) or columns.kind != "vectorized" or columns.fixed_extent != n:
+        return None
+    store = columns.body[0]
+    if len(columns.body) != 1 or not isinstance(store, Store) or not isinstance(store.value, Load):
+        return None
+    source = store.value
+    if source.buffer is store.buffer or any(has_load(i) for i in source.indices + store.indices):
+        return None
+    emitter.lanes = n
+
+    def steps(over: For, other: For) -> tuple[Affine, Affine]:
+        emitter.env[over.var], emitter.env[other.var] = Affine(0, {}, 1), Affine(0)
+        read = emitter.address(source.buffer, source.indices)
+        return read, emitter.address(store.buffer, store.indices)
+
+    along_rows, _ = steps(rows, columns)
+    strided, written = steps(columns, rows)
+    emitter.lanes = 1
+    del emitter.env[rows.var], emitter.env[columns.var]
+    contiguous = along_rows.lane == 1 and written.lane == 1
+    affine = not (along_rows.vectors or strided.vectors or written.vectors)
+    if contiguous and affine and strided.lane not in (-1, 0, 1):
+        return Transposition(emitter, rows, columns, store)
+    return None
+
+
+def transpose(e: StatementEmitter, rows: list[Value]) -> list[Value]:
+    """The transpose of n vectors of n lanes: first within 128-bit lanes, then between them."""
+    n = len(rows)
+    unit = min(n, max(1, LANE_BYTES // BYTES[rows[0].dtype]))
+    if unit == 4:
+        rows = [v for g in range(0, n, 4) for v in transpose_lanes(e, rows[g : g + 4])]
+    elif unit > 1:
+        rows = exchange(e, rows, 1, unit)
+    return exchange(e, rows, unit, n)
+
+
+def transpose_lanes(e: StatementEmitter, r: list[Value]) -> list[Value]:
+    """Four vectors of 32-bit elements, each 128-bit lane transposed as a 4x4 matrix of its own."""
+    n = r[0].lanes
+    low, high = [0, n, 1, n + 1], [2, n + 2, 3, n + 3]
+    first, second = [0, 1, n, n + 1], [2, 3, n + 2, n + 3]
+
+    def pick(a: Value, b: Value, pattern: list[int]) -> Value:
+        return shuffle(e, a, b, [p + lane for lane in range(0, n, 4) for p in pattern])
+
+    t0, t1 = pick(r[0], r[1], low), pick(r[0], r[1], high)
+    t2, t3 = pick(r[2], r[3], low), pick(r[2], r[3], high)
+    return [pick(t0, t2, first), pick(t0, t2, second), pick(t1, t3, first), pick(t1, t3, second)]
+
+
+def exchange(e: StatementEmitter, rows: list[Value], unit: int, n: int) -> list[Value]:
+    """Swap bit by bit the bits of the row number with those of the position, from `unit` up to `n`."""
+    lanes = rows[0].lanes
+    while unit < n:
+        new = list(rows)
+        for i in range(len(rows)):
+            if i & unit:
+                continue
+            j = i | unit
+            keep = [c if not c & unit else lanes + (c ^ unit) for c in range(lanes)]
+            take = [(c ^ unit) if not c & unit else lanes + c for c in range(lanes)]
+            new[i], new[j] = shuffle(e, rows[i], rows[j], keep), shuffle(e, rows[i], rows[j], take)
+        rows, unit = new, unit * 2
+    return rows
+
+
+def shuffle(e: StatementEmitter, a: Value, b: Value, order: list[int]) -> Value:
+    mask = ", ".join(f"i32 {n}" for n in order)
+    text = e.f.emit(f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>")
+    return Value(text, a.dtype, len(order))

@@ -1,0 +1,213 @@
+"""Intermediate buffers cut down to what is alive at once.
+
+After compute_at, a buffer is declared at its full shape and used one tile at a time. If everything that
+touches it sits under some loops, it needs room only for the box touched within one iteration of these, and
+its indices count from the start of that box. Two iterations then share memory, so this is right only if no
+iteration sees what another has left there, which is so where
+
+- the box does not move (every iteration has the same one, values stay where they were), or
+- boxes of different iterations do not overlap and no box comes back, or
+- each iteration writes all that it reads, before it reads.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+from ...arith import Domain, access_region, contains, iteration_map, simplify, union
+from ...ir import (
+    Binary,
+    Buffer,
+    Expr,
+    For,
+    Load,
+    Program,
+    Region,
+    Rewriter,
+    Stmt,
+    Store,
+    Var,
+    as_int,
+    binary,
+    changed,
+    const,
+    free_vars,
+    same_expr,
+)
+from .accesses import Access, accesses, common_loops
+from .scope import has_load, inside
+from .tails import conjuncts
+
+
+def compact(program: Program) -> Program:
+    """The program with its intermediate buffers as small as their use allows."""
+    uses = accesses(program)
+    plans: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+    for buffer in program.allocs:
+        if buffer.data is None and buffer in uses:
+            box = smallest_box(buffer, uses[buffer])
+            if box is not None:
+                starts = tuple(start for start, _ in box.ranges)
+                shape = tuple(as_int(extent) or 0 for _, extent in box.ranges)
+                plans[buffer] = changed(buffer, shape=shape), starts
+    if not plans:
+        return program
+    allocs = tuple(plans[b][0] if b in plans else b for b in program.allocs)
+    return changed(program, body=_Rebase(plans).body(program.body), allocs=allocs)
+
+
+class _Rebase(Rewriter):
+    def __init__(self, plans: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]]) -> None:
+        self.plans = plans
+        self.domain = Domain()
+
+    def moved(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        starts = self.plans[buffer][1]
+        return tuple(
+            simplify(binary("-", index, start), self.domain)
+            for index, start in zip(indices, starts, strict=True)
+        )
+
+    def expr(self, e: Expr) -> Expr:
+        e = super().expr(e)
+        if isinstance(e, Load) and e.buffer in self.plans:
+            return Load(self.plans[e.buffer][0], self.moved(e.buffer, e.indices))
+        return e
+
+    def stmt(self, s: Stmt) -> Stmt | tuple[Stmt, ...]:
+        if isinstance(s, For):
+            outside = self.domain
+            self.domain = inside(outside, s)
+            new = super().stmt(s)
+            self.domain = outside
+            return new
+        if isinstance(s, Store) and s.buffer in self.plans:
+            indices = self.moved(s.buffer, self.exprs(s.indices))
+            return Store(self.plans[s.buffer][0], indices, self.expr(s.value))
+        return super().stmt(s)
+
+
+def smallest_box(buffer: Buffer, uses: list[Access]) -> Region | None:
+    """The box of one iteration of as many loops as possible; None if it is the whole buffer."""
+    around = common_loops(uses)
+    for depth in range(len(around), 0, -1):
+        box = box_within(buffer, uses, depth)
+        if box is not None and is_separate(buffer, uses, box, around[:depth]):
+            return box
+    return box_within(buffer, uses, 0)
+
+
+def box_within(buffer: Buffer, uses: list[Access], depth: int) -> Region | None:
+    """The box touched while the outer `depth` loops stand still, if it is smaller than the buffer."""
+    region = touched(buffer, uses, depth)
+    ranges: list[tuple[Expr, Expr]] = []
+    smaller = False
+    for (start, extent), size in zip(region.ranges, buffer.shape, strict=True):
+        length = as_int(extent)
+        if length is None or length >= size or has_load(start):
+            ranges.append((const(0), const(size)))
+        else:
+            ranges.append((start, extent))
+            smaller = True
+    return Region(buffer, tuple(ranges)) if smaller else None
+
+
+def touched(buffer: Buffer, uses: list[Access], depth: int) -> Region:
+    domain = _domain(uses[0].loops[:depth])
+    return union([_region(a, depth) for a in uses], domain)
+
+
+def _region(a: Access, depth: int) -> Region:
+    inner: dict[Var, Expr | int] = {f.var: f.extent for f in a.loops[depth:]}
+    return access_region(a.buffer, a.indices, inner, _domain(a.loops))
+
+
+def _domain(loops: tuple[For, ...]) -> Domain:
+    return reduce(inside, loops, Domain())
+
+
+def is_separate(buffer: Buffer, uses: list[Access], box: Region, loops: tuple[For, ...]) -> bool:
+    """Whether no iteration of `loops` sees what another one left in the box."""
+    moving = [v for start, _ in box.ranges for v in free_vars(start)]
+    depths = [n for n, f in enumerate(loops) if any(f.var is v for v in moving)]
+    if not depths:
+        return True
+    last = depths[-1]
+    if boxes_differ(box, loops[: last + 1]):
+        return True
+    return any(writes_first(uses, n + 1) for n in range(last, len(loops)))
+
+
+def boxes_differ(box: Region, loops: tuple[For, ...]) -> bool:
+    """Whether different iterations have boxes that do not overlap: the pairs (iteration, position in
+    the box) map one to one to elements."""
+    extents = {f.var: n for f in loops if (n := f.fixed_extent) is not None}
+    if len(extents) != len(loops):
+        return False
+    bindings: list[Expr] = []
+    for start, extent in box.ranges:
+        length = as_int(extent)
+        if length is None:
+            return False
+        if length == 1:
+            bindings.append(start)
+        else:
+            within = Var("w")
+            extents[within] = length
+            bindings.append(binary("+", start, within))
+    found = iteration_map(bindings, extents)
+    return found is not None and found.injective
+
+
+def writes_first(uses: list[Access], depth: int) -> bool:
+    """Whether, in the body of loop `depth - 1`, the first statement that touches the buffer only writes
+    it and writes all that is read later in that iteration."""
+    at = uses[0].path.index(uses[0].loops[depth - 1]) + 1
+    first = uses[0].path[at]
+    opening = [a for a in uses if a.path[at] is first]
+    reads = [a for a in uses if not a.is_store]
+    if not reads or not all(a.is_store for a in opening):
+        return not reads
+    domain = _domain(uses[0].loops[:depth])
+    if not all(is_dense(a, depth) for a in opening):
+        return False
+    written = union([_region(a, depth) for a in opening], domain)
+    if len(opening) > 1:  # a union of boxes may cover more than the boxes do
+        written = _region(opening[0], depth)
+    needed = union([_region(a, depth) for a in reads], domain)
+    return contains(written, needed, domain)
+
+
+def is_dense(a: Access, depth: int) -> bool:
+    """Whether a store fills its box without holes, but for elements outside of the buffer."""
+    inner = a.loops[depth:]
+    region = _region(a, depth)
+    volume = math.prod(as_int(extent) or 0 for _, extent in region.ranges)
+    extents = {f.var: n for f in inner if (n := f.fixed_extent) is not None}
+    if len(extents) != len(inner):
+        return False
+    used = {v for i in a.indices for v in free_vars(i)}
+    extents = {v: n for v, n in extents.items() if v in used}
+    domain = _domain(a.loops)
+    offsets = [
+        simplify(binary("-", index, start), domain)
+        for index, (start, _) in zip(a.indices, region.ranges, strict=True)
+    ]
+    found = iteration_map(offsets, extents)
+    if found is None or not found.injective or math.prod(extents.values()) != volume:
+        return False
+    return all(_is_clip(c, a) for guard in a.guards for c in conjuncts(guard))
+
+
+def _is_clip(cond: Expr, a: Access) -> bool:
+    """Whether a guard only keeps an index inside its buffer."""
+    return (
+        isinstance(cond, Binary)
+        and cond.op == "<"
+        and (limit := as_int(cond.b)) is not None
+        and any(
+            limit >= size and same_expr(cond.a, index)
+            for index, size in zip(a.indices, a.buffer.shape, strict=True)
+        )
+    )

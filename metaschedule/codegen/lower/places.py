@@ -1,0 +1,93 @@
+"""Where buffers live: arguments, the stack, or the workspace (shared by all threads, or one part each).
+
+A buffer used inside one parallel loop only is private to the threads. Small ones go on the stack, where
+LLVM turns them into registers; the rest into the workspace, never on the stack, reusing the room of
+buffers that are no longer needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ir import Buffer, For, Program, Stmt
+from .accesses import Access, accesses, common_loops
+
+STACK_BYTES = 8192  # a buffer; a register tile is well below, a packed panel above
+ALIGNMENT = 64
+
+
+@dataclass
+class Places:
+    shared: dict[Buffer, int] = field(default_factory=dict)  # offset in the shared workspace
+    private: dict[Buffer, int] = field(default_factory=dict)  # offset in a thread's workspace
+    stack: list[Buffer] = field(default_factory=list)
+    tables: list[Buffer] = field(default_factory=list)
+    shared_bytes: int = 0
+    private_bytes: int = 0
+
+    @property
+    def shared_stride(self) -> int:
+        return rounded(self.shared_bytes)
+
+    @property
+    def private_stride(self) -> int:
+        return rounded(self.private_bytes)
+
+
+def rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def place(program: Program, item_bytes: dict[str, int]) -> Places:
+    """A place for every buffer that is not a parameter."""
+    uses = accesses(program)
+    places = Places()
+    shared: list[tuple[Buffer, tuple[int, int]]] = []
+    private: list[tuple[Buffer, tuple[int, int]]] = []
+    for b in program.allocs:
+        if b.data is not None:
+            places.tables.append(b)
+        elif b in uses:
+            loop = parallel_loop(uses[b])
+            crossing = loop is None and any(parallel_loop([a]) is not None for a in uses[b])
+            if b.size * item_bytes[b.dtype] <= STACK_BYTES and not crossing:
+                places.stack.append(b)
+            elif loop is None:
+                shared.append((b, lifetime(uses[b], program.body, 0)))
+            else:
+                depth = uses[b][0].path.index(loop) + 1
+                private.append((b, lifetime(uses[b], loop.body, depth)))
+    places.shared, places.shared_bytes = arrange(shared, item_bytes)
+    places.private, places.private_bytes = arrange(private, item_bytes)
+    return places
+
+
+def parallel_loop(group: list[Access]) -> For | None:
+    """The outermost parallel loop around all of some accesses."""
+    return next((f for f in common_loops(group) if f.kind == "parallel"), None)
+
+
+def lifetime(group: list[Access], body: tuple[Stmt, ...], depth: int) -> tuple[int, int]:
+    """The first and the last statement of `body` that touches a buffer."""
+    at = [next(n for n, s in enumerate(body) if s is a.path[depth]) for a in group]
+    return min(at), max(at)
+
+
+def arrange(
+    buffers: list[tuple[Buffer, tuple[int, int]]], item_bytes: dict[str, int]
+) -> tuple[dict[Buffer, int], int]:
+    """Offsets such that buffers alive together do not overlap, largest first; and the total size."""
+    done: list[tuple[int, int, tuple[int, int]]] = []  # start, end, lifetime
+    offsets: dict[Buffer, int] = {}
+    total = 0
+    for b, life in sorted(buffers, key=lambda item: -item[0].size * item_bytes[item[0].dtype]):
+        size = rounded(b.size * item_bytes[b.dtype])
+        at = 0
+        for start, end, other in sorted(done):
+            alive_together = life[0] <= other[1] and other[0] <= life[1]
+            if alive_together and at < end and start < at + size:
+                at = end
+        done.append((at, at + size, life))
+        offsets[b] = at
+        total = max(total, at + size)
+    return offsets, total

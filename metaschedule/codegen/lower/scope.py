@@ -1,0 +1,26 @@
+"""What may be assumed inside a loop or under a condition.
+
+A value loaded from memory may be overwritten inside, so extents and conditions with loads in them say
+nothing that lasts.
+"""
+
+from __future__ import annotations
+
+from ...arith import Domain
+from ...ir import Expr, For, Load, binary, subexpressions
+
+
+def inside(domain: Domain, loop: For) -> Domain:
+    """`domain` in the body of `loop`."""
+    if has_load(loop.extent):
+        return domain.with_fact(binary(">=", loop.var, 0))
+    return domain.with_loop(loop.var, loop.extent)
+
+
+def given(domain: Domain, cond: Expr) -> Domain:
+    """`domain` where `cond` held on entry."""
+    return domain if has_load(cond) else domain.with_fact(cond)
+
+
+def has_load(e: Expr) -> bool:
+    return any(isinstance(x, Load) for x in subexpressions(e))

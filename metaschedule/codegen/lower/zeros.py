@@ -1,0 +1,42 @@
+"""Reduction terms that are zero by construction, left out.
+
+`C = C + select(c, x, 0) * w` becomes `if c: C = C + x * w`. With the loops of `c` split and unrolled the
+condition folds away, and a transposed convolution no longer multiplies the zeros between its pixels. Not
+exact where `w` is infinite or NaN and meets a padding zero, so it is done only where a schedule asks.
+"""
+
+from __future__ import annotations
+
+from ...ir import Binary, Const, Expr, If, Load, Select, Stmt, Store, same_expr
+
+
+def without_zeros(s: Store) -> Stmt:
+    """The store under the condition that its term is not a padding zero, where it has that form."""
+    value = s.value
+    if not isinstance(value, Binary) or value.op != "+":
+        return s
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        if isinstance(own, Load) and own.buffer is s.buffer and _same(own.indices, s.indices):
+            found = nonzero(term)
+            if found is not None:
+                cond, factor = found
+                return If(cond, (Store(s.buffer, s.indices, Binary("+", own, factor, value.dtype)),))
+    return s
+
+
+def nonzero(term: Expr) -> tuple[Expr, Expr] | None:
+    """(condition, term) of a product with a factor `select(condition, x, 0)`."""
+    if isinstance(term, Select) and isinstance(term.b, Const) and term.b.value == 0:
+        return term.cond, term.a
+    if isinstance(term, Binary) and term.op == "*":
+        for inner, other, swap in ((term.a, term.b, False), (term.b, term.a, True)):
+            found = nonzero(inner)
+            if found is not None:
+                cond, factor = found
+                a, b = (other, factor) if swap else (factor, other)
+                return cond, Binary("*", a, b, term.dtype)
+    return None
+
+
+def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    return all(map(same_expr, a, b))

@@ -1,0 +1,63 @@
+"""`interpret`: the caller's arrays in, the program's results out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metaschedule.ir import Buffer, Program, numpy_dtype
+
+from .errors import InterpreterError
+from .memory import Memory, Tensor, element, fresh, given
+from .walk import Walk
+
+
+def interpret(
+    program: Program, *inputs: Any, lanes: bool | None = None
+) -> np.ndarray | tuple[np.ndarray, ...]:
+    """The outputs of `program`: one array, or a tuple in the order of `program.outputs`.
+
+    `lanes` is for tests of the interpreter itself: False never uses the fast path, True uses it
+    wherever it applies, None where it also pays.
+    """
+    memory: Memory = {
+        b: given(b, array) for b, array in zip(program.inputs, check_inputs(program, inputs))
+    }
+    memory |= {b: fresh(b) for b in program.outputs + program.allocs}
+    try:
+        with np.errstate(all="ignore"):
+            Walk(memory, lanes).body(program.body)()
+        results = tuple(result(memory[b]) for b in program.outputs)
+    except InterpreterError as error:
+        error.program = program
+        raise
+    return results[0] if len(results) == 1 else results
+
+
+def check_inputs(program: Program, inputs: tuple[Any, ...]) -> list[np.ndarray]:
+    expected = program.inputs
+    if len(inputs) != len(expected):
+        names = ", ".join(b.name for b in expected) or "none"
+        raise InterpreterError(
+            f"{program.name} takes {len(expected)} input(s) ({names}), got {len(inputs)}"
+        )
+    return [check_input(b, at, value) for at, (b, value) in enumerate(zip(expected, inputs))]
+
+
+def check_input(buffer: Buffer, at: int, value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    if array.shape != buffer.shape or array.dtype != numpy_dtype(buffer.dtype):
+        raise InterpreterError(
+            f"input {at} ({buffer.name}): expected {buffer.dtype} of shape {buffer.shape}, "
+            f"got {array.dtype} of shape {array.shape}"
+        )
+    return array
+
+
+def result(tensor: Tensor) -> np.ndarray:
+    buffer = tensor.buffer
+    if tensor.written is not None and not tensor.written.all():
+        first = np.unravel_index(int(np.argmin(tensor.written)), buffer.shape)
+        raise InterpreterError(f"output {element(buffer, first)} was never written")
+    return tensor.data.reshape(buffer.shape)

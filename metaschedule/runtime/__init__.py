@@ -1,0 +1,29 @@
+"""Compiled kernels: load, call, time, export."""
+
+from .compile import CompileError, assembly, compile_object, optimized_llvm
+from .elf import ObjectError
+from .executable import Executable, KernelAssertion, load
+from .kernel import ArgSpec, Kernel
+from .loader import load_object
+from .storage import StorageError
+from .threads import get_num_threads, set_num_threads
+from .timing import Timing, random_arrays
+
+__all__ = [
+    "ArgSpec",
+    "CompileError",
+    "Executable",
+    "Kernel",
+    "KernelAssertion",
+    "ObjectError",
+    "StorageError",
+    "Timing",
+    "assembly",
+    "compile_object",
+    "get_num_threads",
+    "load",
+    "load_object",
+    "optimized_llvm",
+    "random_arrays",
+    "set_num_threads",
+]

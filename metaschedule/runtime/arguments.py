@@ -1,0 +1,266 @@
+"""What was passed to an executable: read it without copying, or say exactly why not.
+
+The native caller handles the common case; everything else comes here. Each kind of array (NumPy,
+torch, anything with DLPack) is read into the same `Facts`, and one function compares those with
+what is expected, so that all kinds get the same errors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metaschedule.ir import check_dtype, numpy_dtype
+
+from .kernel import ArgSpec
+from .native import DLPACK_CODES
+
+CPU_DEVICES = (1, 3)  # DLPack's kDLCPU and kDLCUDAHost (pinned memory of the host)
+DEVICES = {
+    1: "cpu",
+    2: "cuda",
+    3: "cpu",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    10: "rocm",
+    14: "oneapi",
+}
+READ_ONLY = 1  # flag of DLManagedTensorVersioned
+
+
+@dataclass(slots=True)
+class Facts:
+    """An array as found. `keep` holds its memory while it is used."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: str
+    contiguous: bool
+    readonly: bool
+    keep: Any
+
+
+@dataclass(slots=True)
+class Label:
+    """How errors name an argument."""
+
+    role: str  # "input" or "output" or "constant"
+    spec: ArgSpec
+    position: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.position is None else f" (argument {self.position})"
+        return f"{self.role} {self.spec.name!r}{where}"
+
+
+def address_of(value: Any, label: Label) -> Facts:
+    """Facts about an argument that is as expected, or a TypeError or ValueError that names it."""
+    spec = label.spec
+    facts = read(value, label)
+    if facts.dtype != spec.dtype:
+        raise TypeError(
+            f"{label}: expected dtype {spec.dtype}, got {facts.dtype}; "
+            f"convert it first ({convert(value, spec.dtype)})"
+        )
+    if facts.shape != spec.shape:
+        raise ValueError(f"{label}: expected shape {spec.shape}, got {facts.shape}")
+    if not facts.contiguous:
+        fix = "np.ascontiguousarray(x)" if isinstance(value, np.ndarray) else "x.contiguous()"
+        if label.role == "output":
+            fix = "a fresh array"
+        raise ValueError(
+            f"{label}: expected C-contiguous (row-major) memory, got strides of another layout; "
+            f"pass {fix}"
+        )
+    if facts.readonly and label.role == "output":
+        raise ValueError(f"{label}: expected a writable array, got a read-only one; pass a copy")
+    if facts.address % numpy_dtype(spec.dtype).itemsize:
+        raise ValueError(
+            f"{label}: expected memory aligned to {numpy_dtype(spec.dtype).itemsize} bytes, "
+            f"got address {facts.address:#x}; pass a copy"
+        )
+    return facts
+
+
+def check_overlap(facts: Sequence[Facts], labels: Sequence[Label]) -> None:
+    """Kernels assume that an output shares no memory with any other argument."""
+    spans = [(f.address, f.address + label.spec.nbytes) for f, label in zip(facts, labels)]
+    for i, output in enumerate(labels):
+        if output.role != "output" or not output.spec.nbytes:
+            continue
+        for j, other in enumerate(labels):
+            if i == j or not other.spec.nbytes or (other.role == "output" and j > i):
+                continue
+            if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]:
+                raise ValueError(
+                    f"{output} overlaps {other} in memory: expected separate arrays; "
+                    f"kernels do not work in place, pass a copy of one"
+                )
+
+
+def read(value: Any, label: Label) -> Facts:
+    if isinstance(value, np.ndarray):
+        return read_numpy(value, label)
+    if is_tensor(value):
+        return read_torch(value, label)
+    if hasattr(type(value), "__dlpack__") and not isinstance(value, np.generic):
+        return read_dlpack(value, label)
+    raise TypeError(
+        f"{label}: expected {label.spec.dtype}{list(label.spec.shape)} as a NumPy array, a torch tensor "
+        f"or anything with __dlpack__, got {type(value).__name__}; "
+        f"np.asarray(x, dtype={label.spec.dtype!r}) makes one"
+    )
+
+
+def read_numpy(array: np.ndarray, label: Label) -> Facts:
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            f"{label}: expected an array without a mask, got a masked array; pass x.filled()"
+        )
+    try:
+        dtype = check_dtype(array.dtype)
+    except ValueError:
+        dtype = str(array.dtype)
+    address, readonly = array.__array_interface__["data"]
+    return Facts(address, array.shape, dtype, array.flags.c_contiguous, readonly, array)
+
+
+def is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    # isinstance would call torch's metaclass, which takes a microsecond.
+    return torch is not None and getattr(torch, "Tensor", None) in type(value).__mro__
+
+
+def read_torch(tensor: Any, label: Label) -> Facts:
+    torch: Any = sys.modules["torch"]
+    if tensor.device.type != "cpu":
+        raise wrong_device(label, str(tensor.device))
+    if tensor.layout is not torch.strided or tensor.is_neg():
+        raise ValueError(
+            f"{label}: expected a dense tensor, got {tensor.layout}; pass x.to_dense()"
+        )
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"{label}: expected a tensor outside autograd, got one that requires a gradient; "
+            f"pass x.detach(), or call under torch.no_grad()"
+        )
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError as error:
+        raise TypeError(
+            f"{label}: expected a tensor with memory, got {type(tensor).__name__}"
+        ) from error
+    return Facts(address, tuple(tensor.shape), dtype, tensor.is_contiguous(), False, tensor)
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class VersionedHead(ctypes.Structure):
+    """What precedes the DLTensor in a capsule of DLPack 1.0 or later."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+    ]
+
+
+def read_dlpack(value: Any, label: Label) -> Facts:
+    device_type, device_id = value.__dlpack_device__()
+    if int(device_type) not in CPU_DEVICES:
+        raise wrong_device(
+            label, f"{DEVICES.get(int(device_type), f'device type {device_type}')}:{device_id}"
+        )
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:  # a producer older than DLPack 1.0
+        capsule = value.__dlpack__()
+    except BufferError as error:
+        raise ValueError(
+            f"{label}: {type(value).__name__} does not give its memory: {error}"
+        ) from error
+    is_named = ctypes.pythonapi.PyCapsule_IsValid
+    is_named.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    readonly = False
+    if is_named(capsule, b"dltensor_versioned"):
+        at = get(capsule, b"dltensor_versioned")
+        head = VersionedHead.from_address(at)
+        if head.major != 1:
+            raise TypeError(f"{label}: expected DLPack 1, got version {head.major}.{head.minor}")
+        readonly = bool(head.flags & READ_ONLY)
+        tensor = DLTensor.from_address(at + ctypes.sizeof(VersionedHead))
+    elif is_named(capsule, b"dltensor"):
+        tensor = DLTensor.from_address(get(capsule, b"dltensor"))
+    else:
+        raise TypeError(f"{label}: {type(value).__name__}.__dlpack__() returned no DLPack capsule")
+    shape = tuple(tensor.shape[d] for d in range(tensor.ndim))
+    strides = tuple(tensor.strides[d] for d in range(tensor.ndim)) if tensor.strides else None
+    # The capsule, not taken over, frees the tensor when it goes.
+    return Facts(
+        (tensor.data or 0) + tensor.byte_offset,
+        shape,
+        dlpack_dtype(tensor),
+        strides is None or is_contiguous(shape, strides),
+        readonly,
+        capsule,
+    )
+
+
+def dlpack_dtype(tensor: DLTensor) -> str:
+    names = {code: name for name, code in DLPACK_CODES.items()}
+    name = names.get(tensor.code, f"dlpack type {tensor.code} ")
+    if tensor.lanes != 1:
+        return f"{name}{tensor.bits}x{tensor.lanes}"
+    return name if name == "bool" else f"{name}{tensor.bits}"
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether strides, in elements, are those of a dense row-major array.
+
+    >>> is_contiguous((2, 3), (3, 1)), is_contiguous((2, 3), (1, 2)), is_contiguous((1, 3), (99, 1))
+    (True, False, True)
+    """
+    if 0 in shape:
+        return True
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def wrong_device(label: Label, device: str) -> ValueError:
+    return ValueError(
+        f"{label}: expected an array in the CPU's memory, got one on {device}; move it to the CPU first"
+    )
+
+
+def convert(value: Any, dtype: str) -> str:
+    if is_tensor(value):
+        return f"x.to(torch.{dtype})"
+    return "x.astype(ml_dtypes.bfloat16)" if dtype == "bfloat16" else f"x.astype({dtype!r})"

@@ -1,0 +1,125 @@
+"""`Kernel`: what the code generator hands to the runtime. Pure data; it crosses processes.
+
+The calling convention is this, and nothing else is shared between generated code and runtime:
+
+    i32 entry(ptr args, ptr workspace, ptr runtime)
+
+- `args`: an array of pointers, inputs then outputs in program order, constants at their position.
+  No two overlap, each is aligned to its element (not more: NumPy promises 16 bytes at best).
+- `workspace`: 64-byte aligned. `shared_bytes` for the call, then `private_bytes` for each thread,
+  both rounded up to 64, so that thread `t` owns `workspace + shared + t * private`. Its content is
+  undefined.
+- `runtime`: `{ ptr GOMP_parallel, ptr omp_get_thread_num, ptr omp_get_num_threads, i32 threads }`.
+  With `threads` 1 the pointers may be null: the kernel calls its parallel bodies itself, as thread
+  0 of 1. Otherwise it calls `GOMP_parallel(body, data, threads, 0)`, and `body` divides its work by
+  what `omp_get_num_threads()` says, which may be less than asked.
+- Result: 0, or k > 0 if the assertion `messages[k - 1]` failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from metaschedule.ir import check_dtype, numpy_dtype
+from metaschedule.target import Target
+
+ALIGNMENT = 64  # of the workspace and of its parts
+
+
+def align(n: int) -> int:
+    """`n` rounded up to the workspace's alignment.
+
+    >>> align(0), align(1), align(64)
+    (0, 64, 64)
+    """
+    return -(-n // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class ArgSpec:
+    """A parameter of a kernel; a `constant` one may be bound once and then is no call argument."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    constant: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "dtype", check_dtype(self.dtype))
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * numpy_dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True, repr=False)
+class Kernel:
+    """A compiled-to-LLVM program. `llvm` is the text of one module that defines `entry`.
+
+    `externals` are the symbols it expects of libm, libmvec and libc; `max_threads` says how many
+    threads it can use (1: it has no parallel loop, and `runtime` is not read).
+    """
+
+    entry: str
+    llvm: str
+    inputs: tuple[ArgSpec, ...]
+    outputs: tuple[ArgSpec, ...]
+    target: Target
+    shared_bytes: int = 0
+    private_bytes: int = 0
+    messages: tuple[str, ...] = ()
+    externals: tuple[str, ...] = ()
+    max_threads: int = 1
+
+    def __post_init__(self) -> None:
+        for field in ("inputs", "outputs", "messages", "externals"):
+            object.__setattr__(self, field, tuple(getattr(self, field)))
+        if self.max_threads < 1 or self.shared_bytes < 0 or self.private_bytes < 0:
+            raise ValueError("max_threads must be positive and workspace sizes not negative")
+
+    @property
+    def params(self) -> tuple[ArgSpec, ...]:
+        """Inputs, then outputs: the order of `args`."""
+        return self.inputs + self.outputs
+
+    def workspace_bytes(self, threads: int) -> int:
+        """Size of the workspace of one call with `threads` threads."""
+        return align(self.shared_bytes) + threads * align(self.private_bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of plain values, for `json.dumps`."""
+        return asdict(self) | {"target": self.target.to_json()}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Kernel:
+        """The kernel that `to_json` wrote."""
+
+        def specs(entries: Any) -> tuple[ArgSpec, ...]:
+            return tuple(ArgSpec(**entry) for entry in entries)
+
+        try:
+            values = dict(data) | {
+                "inputs": specs(data["inputs"]),
+                "outputs": specs(data["outputs"]),
+                "target": Target.from_json(data["target"]),
+            }
+            return Kernel(**values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a kernel: {error}") from error
+
+    def __repr__(self) -> str:
+        def specs(args: tuple[ArgSpec, ...]) -> str:
+            return ", ".join(map(str, args))
+
+        return f"<Kernel {self.entry}({specs(self.inputs)}) -> {specs(self.outputs)}>"

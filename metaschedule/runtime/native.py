@@ -1,0 +1,241 @@
+"""The native caller: from Python objects to a kernel and back in a fraction of a microsecond.
+
+Its code (`native_text`) is compiled once per process and shared by all executables; an executable
+is a `Context` with a table of `Param`s. The table says what every argument must be; what is exactly
+that is called at once, everything else goes back to Python (`arguments`), which handles it or
+explains it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from metaschedule.ir import numpy_dtype
+from metaschedule.target import native
+
+from .compile import compile_object
+from .kernel import ArgSpec
+from .loader import find_symbol, load_object
+from .native_text import TEXT
+
+INPUT, OUTPUT, BOUND = 0, 1, 2
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's flags
+METH_FASTCALL = 0x80
+EXPORTS = ("call_arrays", "call_pointers", "take", "give", "drain", "prepare", "bench")
+_PYTHON = (
+    "PyLong_AsVoidPtr PyLong_FromLong PyErr_NoMemory PyErr_Clear PyEval_SaveThread "
+    "PyEval_RestoreThread PyObject_GetAttr Py_DecRef"
+)
+PYTHON = _PYTHON.split()
+# DLPack's type code of a dtype; with the number of bits it is what DLTensor.dtype holds.
+DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+
+
+class Process(ctypes.Structure):
+    """What all executables share: OpenMP (`threads` fills it in) and the types of arrays."""
+
+    _fields_ = [
+        ("gomp_parallel", ctypes.c_void_p),
+        ("thread_num", ctypes.c_void_p),
+        ("num_threads", ctypes.c_void_p),
+        ("default_threads", ctypes.c_int64),
+        ("array_type", ctypes.c_void_p),
+        ("tensor_type", ctypes.c_void_p),
+        ("tensor_export", ctypes.c_void_p),
+        ("requires_grad", ctypes.py_object),
+        ("false", ctypes.py_object),
+    ]
+
+
+class Param(ctypes.Structure):
+    """A parameter of a kernel as the native caller checks it."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),  # of a bound constant
+        ("kind", ctypes.c_int64),
+        ("descr", ctypes.c_void_p),  # NumPy's dtype object
+        ("ndim", ctypes.c_int64),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("nbytes", ctypes.c_int64),
+        ("flags", ctypes.c_int64),
+        ("dlpack_type", ctypes.c_int64),
+        ("alignment_mask", ctypes.c_int64),
+    ]
+
+
+class Context(ctypes.Structure):
+    """An executable as the native caller sees it. `free` heads the list of idle workspaces."""
+
+    _fields_ = [
+        ("entry", ctypes.c_void_p),
+        ("params", ctypes.POINTER(Param)),
+        ("count", ctypes.c_int64),
+        ("call_count", ctypes.c_int64),
+        ("free", ctypes.c_void_p),
+        ("shared", ctypes.c_int64),
+        ("private", ctypes.c_int64),
+        ("max_threads", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+        ("process", ctypes.POINTER(Process)),
+    ]
+
+
+class Runtime(ctypes.Structure):
+    """What a kernel is told about threads."""
+
+    _fields_ = [
+        ("gomp_parallel", ctypes.c_void_p),
+        ("thread_num", ctypes.c_void_p),
+        ("num_threads", ctypes.c_void_p),
+        ("threads", ctypes.c_int32),
+    ]
+
+
+class MethodDef(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+PROCESS = Process(requires_grad="requires_grad", false=False)
+
+
+def param(spec: ArgSpec, kind: int, data: int = 0) -> Param:
+    dtype = numpy_dtype(spec.dtype)
+    return Param(
+        data=data,
+        kind=kind,
+        descr=id(dtype),
+        ndim=len(spec.shape),
+        shape=(ctypes.c_int64 * max(1, len(spec.shape)))(*spec.shape),
+        nbytes=spec.nbytes,
+        flags=C_CONTIGUOUS | ALIGNED | (WRITEABLE if kind == OUTPUT else 0),
+        dlpack_type=dlpack_type(spec.dtype),
+        alignment_mask=dtype.itemsize - 1,
+    )
+
+
+def dlpack_type(dtype: str) -> int:
+    """DLTensor.dtype as an integer: code, bits, lanes.
+
+    >>> hex(dlpack_type("float32"))
+    '0x12002'
+    """
+    bits = 8 * numpy_dtype(dtype).itemsize
+    return DLPACK_CODES[dtype.rstrip("0123456789")] | bits << 8 | 1 << 16
+
+
+class Native:
+    """The compiled module: addresses of its functions, as ctypes functions where Python calls
+    them."""
+
+    def __init__(self) -> None:
+        externals = {
+            name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+            for name in PYTHON
+        }
+        for name in ("posix_memalign", "free", "clock_gettime"):
+            externals[name] = find_symbol(name)
+        self._loaded = load_object(compile_object(TEXT, native()), EXPORTS, externals)
+        pointer, i64 = ctypes.c_void_p, ctypes.c_int64
+        with_gil = ctypes.PYFUNCTYPE
+        self.take = with_gil(pointer, pointer, i64)(self._loaded["take"])
+        self.give = with_gil(None, pointer, pointer)(self._loaded["give"])
+        self.drain = with_gil(None, pointer)(self._loaded["drain"])
+        self.prepare = with_gil(i64, pointer, pointer)(self._loaded["prepare"])
+        without_gil = ctypes.CFUNCTYPE
+        self.bench = without_gil(
+            ctypes.c_int32, pointer, pointer, pointer, pointer, i64, i64, pointer
+        )(self._loaded["bench"])
+        self._methods = {
+            name: MethodDef(name.encode(), self._loaded[name], METH_FASTCALL, None)
+            for name in ("call_arrays", "call_pointers")
+        }
+        if arrays_as_expected():
+            PROCESS.array_type = id(np.ndarray)
+
+    def function(self, name: str, context: Context) -> Callable[..., int]:
+        """A Python function of the module that works on `context`, which the caller keeps alive."""
+        make = ctypes.pythonapi.PyCFunction_NewEx
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        method = self._methods[name]
+        return make(ctypes.addressof(method), ctypes.addressof(context), None)
+
+
+@cache
+def native_module() -> Native:
+    return Native()
+
+
+def arrays_as_expected() -> bool:
+    """Whether NumPy's array objects have the layout that the native caller reads.
+
+    It is part of NumPy's ABI; should a build differ, calls take the slow path and stay right.
+    """
+
+    def word(address: int, kind: Any = ctypes.c_void_p) -> int:
+        return kind.from_address(address).value or 0
+
+    if sys.implementation.name != "cpython":
+        return False
+    for a in (np.zeros((3, 5), np.float32), np.zeros(7, np.int8)[1:], np.zeros((4, 2), np.int16).T):
+        at = id(a)
+        flags = (C_CONTIGUOUS * a.flags.c_contiguous) | (ALIGNED * a.flags.aligned)
+        mask = C_CONTIGUOUS | ALIGNED | WRITEABLE
+        if (
+            a.__sizeof__() < 72
+            or word(at + 8) != id(np.ndarray)
+            or word(at + 16) != a.ctypes.data
+            or word(at + 24, ctypes.c_int32) != a.ndim
+            or [word(word(at + 32) + 8 * d, ctypes.c_int64) for d in range(a.ndim)] != [*a.shape]
+            or word(at + 56) != id(a.dtype)
+            or word(at + 64, ctypes.c_int32) & mask != flags | WRITEABLE
+        ):
+            return False
+    return True
+
+
+def adopt_tensors(tensor_type: type) -> None:
+    """Let the native caller read tensors of this type through DLPack's C interface, if it has
+    one."""
+    capsule = getattr(tensor_type, "__dlpack_c_exchange_api__", None)
+    if capsule is None or PROCESS.tensor_type:
+        return
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    try:
+        api = get(capsule, b"dlpack_exchange_api")
+    except ValueError:
+        return
+    # { major, minor, older api, allocate, from object, to object, describe object, stream }
+    major = ctypes.c_uint32.from_address(api).value
+    describe = ctypes.c_void_p.from_address(api + 40).value
+    if major == 1 and describe:
+        PROCESS.tensor_export = describe
+        PROCESS.tensor_type = id(tensor_type)
+
+
+def context(
+    entry: int, params: Sequence[Param], shared: int, private: int, max_threads: int
+) -> Context:
+    """An executable's table. `shared` and `private` are already aligned."""
+    return Context(
+        entry=entry,
+        params=(Param * max(1, len(params)))(*params),
+        count=len(params),
+        call_count=sum(p.kind != BOUND for p in params),
+        shared=shared,
+        private=private,
+        max_threads=max_threads,
+        process=ctypes.pointer(PROCESS),
+    )

@@ -1,0 +1,132 @@
+"""Which OpenMP, and how many threads.
+
+Kernels call GOMP_parallel through pointers that are kept here. Two thread pools in one process ruin
+each other (a torch operator alternated with a kernel on a second libgomp takes 180 times as long),
+so the order is: the library torch uses, if torch is imported, also when that happens later; else a
+libgomp that is already in the process; else the one bundled with xgboost, which tuning will load;
+else the system's. With none of them kernels run on one thread, and say so once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from metaschedule.target import native
+
+from .native import PROCESS
+
+FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+
+class Threads:
+    """The process's one choice. `source` says where the pool came from (None: not looked for yet).
+
+    `settled` becomes true when no later import can change the choice.
+    """
+
+    def __init__(self) -> None:
+        self.source: str | None = None
+        self.settled = False
+        self._libraries: list[ctypes.CDLL] = []  # keeps what the pointers point into
+
+    def refresh(self) -> None:
+        """Find the pool to use. Cheap, and called before every parallel kernel until `settled`."""
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            if self._adopt("torch", torch_library()):
+                self.settled = True
+                return
+            # Half imported: its libraries are still to come. Otherwise it has no GOMP_parallel for
+            # us.
+            spec = getattr(torch, "__spec__", None)
+            self.settled = not getattr(spec, "_initializing", False)
+        if self.source is not None:
+            return
+        for source, path in candidates():
+            if self._adopt(source, path):
+                return
+        self.source = "none"
+        warnings.warn(
+            "no OpenMP library found (libgomp): kernels run on one thread; "
+            "install libgomp1 or xgboost-cpu, or import torch",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+    def _adopt(self, source: str, path: str | None) -> bool:
+        """Point kernels at the pool of the library at `path`, or at the one that library uses."""
+        if path is None:
+            return False
+        try:
+            library = ctypes.CDLL(path)
+            addresses = [ctypes.cast(getattr(library, f), ctypes.c_void_p).value for f in FUNCTIONS]
+        except (OSError, AttributeError):
+            return False
+        self._libraries.append(library)
+        PROCESS.gomp_parallel, PROCESS.thread_num, PROCESS.num_threads = addresses
+        self.source = source
+        return True
+
+
+def candidates() -> Iterator[tuple[str, str | None]]:
+    """Pools to consider where torch is not imported, best first."""
+    yield "loaded", mapped_library("libgomp")
+    yield "xgboost", bundled_with("xgboost")
+    yield "system", "libgomp.so.1"
+
+
+def torch_library() -> str | None:
+    """The library torch's operators live in; looking a symbol up there finds the OpenMP they
+    use."""
+    return mapped_library("libtorch_cpu.") or mapped_library("libtorch.")
+
+
+def mapped_library(prefix: str) -> str | None:
+    """Path of a shared library in this process whose file name begins with `prefix`."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return None
+    for line in maps.splitlines():
+        path = line.partition("/")[2]
+        if ".so" in path and path.rpartition("/")[2].startswith(prefix):
+            return "/" + path
+    return None
+
+
+def bundled_with(package: str) -> str | None:
+    """The libgomp that a wheel brought along, in the directory `<package>*.libs` beside the
+    package."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    site = Path(spec.origin).parent.parent
+    return next((str(p) for p in sorted(site.glob(f"{package}*.libs/libgomp*"))), None)
+
+
+def check_threads(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
+    return n
+
+
+def set_num_threads(n: int) -> None:
+    """How many threads kernels use from now on, unless an executable says otherwise."""
+    PROCESS.default_threads = check_threads(n)
+
+
+def get_num_threads() -> int:
+    """How many threads kernels use: the cores of this process, or what `set_num_threads` said."""
+    return PROCESS.default_threads
+
+
+THREADS = Threads()
+PROCESS.default_threads = native().cores

@@ -1,0 +1,120 @@
+"""Timing of a kernel in a native loop, and data to time it with."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metaschedule.ir import is_float, numpy_dtype
+
+from .kernel import ArgSpec
+from .native import Context, Runtime, native_module
+
+REPEAT_TIME = 1e-3  # a repeat shorter than this is too noisy to count
+MAX_REPEATS = 1000
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call of each repeat; a repeat is the mean of `number` calls in a row."""
+
+    times: tuple[float, ...]
+    number: int
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
+
+    @property
+    def min(self) -> float:
+        return min(self.times)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.times)
+
+    def __str__(self) -> str:
+        return (
+            f"median {duration(self.median)}, min {duration(self.min)} "
+            f"({len(self.times)} repeats of {self.number})"
+        )
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(1.5e-6), duration(0.0123), duration(2)
+    ('1.50 us', '12.3 ms', '2.00 s')
+    """
+    for unit, name in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= unit:
+            return f"{seconds / unit:#.3g} {name}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+class KernelStatus(Exception):
+    """A timed kernel returned something else than 0."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def time_kernel(
+    context: Context, addresses: Sequence[int], repeats: int | None, min_time: float
+) -> Timing:
+    """Time calls with these arguments (all of the kernel's, bound ones included), warm.
+
+    `number` of calls per repeat doubles until a repeat lasts REPEAT_TIME, which also warms up.
+    Without `repeats` there are enough of them for `min_time` seconds in all, and at least three.
+    """
+    native = native_module()
+    runtime = Runtime()
+    table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+    need = native.prepare(ctypes.addressof(context), ctypes.byref(runtime))
+    workspace = native.take(ctypes.addressof(context), need) if need else None
+    if need and not workspace:
+        raise MemoryError(f"no memory for a workspace of {need} bytes")
+
+    def run(number: int, repeats: int) -> list[float]:
+        times = (ctypes.c_double * repeats)()
+        status = native.bench(
+            context.entry, table, workspace, ctypes.byref(runtime), number, repeats, times
+        )
+        if status:
+            raise KernelStatus(status)
+        return list(times)
+
+    try:
+        run(1, 1)
+        number = 1
+        while (per_call := run(number, 1)[0]) * number < REPEAT_TIME:
+            wanted = REPEAT_TIME / per_call if per_call > 0 else math.inf
+            number = math.ceil(min(10 * number, max(2 * number, 1.1 * wanted)))
+        if repeats is None:
+            repeats = min(MAX_REPEATS, max(3, math.ceil(min_time / (per_call * number))))
+        return Timing(tuple(run(number, repeats)), number)
+    finally:
+        if workspace:
+            native.give(ctypes.addressof(context), workspace)
+
+
+def random_arrays(specs: Iterable[ArgSpec], seed: int = 0) -> list[np.ndarray]:
+    """Data to time with: floats of mean 0; small integers, of which wide ones, often indices, are 0
+    or 1."""
+    rng = np.random.default_rng(seed)
+    arrays: list[np.ndarray] = []
+    for spec in specs:
+        if is_float(spec.dtype):
+            values = rng.standard_normal(spec.shape, np.float32)
+        elif spec.dtype in ("int8", "int16"):
+            values = rng.integers(-4, 5, spec.shape)
+        else:
+            values = rng.integers(0, 2, spec.shape)
+        arrays.append(np.asarray(values).astype(numpy_dtype(spec.dtype)))
+    return arrays

@@ -1,0 +1,93 @@
+"""Targets by name, and `resolve`, which every public `target=` argument goes through.
+
+A named target describes a class of machines, so its caches are typical of that class and its
+`cores` are those of this process; options after the name change both:
+"x86-64-v4,cores=8,l2=2097152".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from . import detect
+from .target import Target
+
+V1 = "64bit cmov cx8 fxsr mmx sse sse2"
+V2 = V1 + " cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3"
+V3 = V2 + " avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave"
+V4 = V3 + " avx512bw avx512cd avx512dq avx512f avx512vl"
+NEON = "fp-armv8 neon"
+# RISC-V with vectors. Code is of fixed length, so a vector length must be assumed: 128 bits, the
+# least the V extension allows; "riscv64,vector_bytes=32" assumes 256.
+RVV = "64bit a c d f m v zicsr zvl128b"
+LINUX = "unknown-linux-gnu"
+OPTIONS = ("cores", "vector_bytes", "vector_registers", "l1", "l2", "l3", "line")
+
+
+def named(
+    name: str, arch: str, cpu: str, features: str, l1: int = 32, l2: int = 512, l3: int = 8192
+) -> Callable[[], Target]:
+    """A target to make when asked for, because `cores` is this process's; cache sizes in KiB."""
+    signed = tuple("+" + f for f in features.split())
+    width, registers = detect.vectors(arch, signed)
+
+    def make() -> Target:
+        sizes = {"l1": l1 << 10, "l2": l2 << 10, "l3": l3 << 10}
+        triple = f"{arch}-{LINUX}"
+        return Target(name, triple, cpu, signed, width, registers, detect.cores(), **sizes)
+
+    return make
+
+
+KNOWN: dict[str, Callable[[], Target]] = {
+    "native": detect.native,
+    "x86-64": named("x86-64", "x86_64", "x86-64", V1, l2=256),
+    "x86-64-v2": named("x86-64-v2", "x86_64", "x86-64-v2", V2, l2=256),
+    "x86-64-v3": named("x86-64-v3", "x86_64", "x86-64-v3", V3),
+    "x86-64-v4": named("x86-64-v4", "x86_64", "x86-64-v4", V4, l2=1024),
+    "aarch64": named("aarch64", "aarch64", "generic", NEON, l1=64),
+    "riscv64": named("riscv64", "riscv64", "generic-rv64", RVV, l3=1024),
+}
+
+
+def resolve(target: str | Target = "native") -> Target:
+    """A target from a name with options, or from a target (which is returned as it is).
+
+    >>> resolve("x86-64-v4").vector_bytes, resolve("riscv64,vector_bytes=32").lanes("float32")
+    (64, 8)
+    >>> resolve("native,cores=1").cores
+    1
+    """
+    if isinstance(target, Target):
+        return target
+    if not isinstance(target, str):
+        raise TypeError(f"target must be a name or a Target, got {type(target).__name__}")
+    name, *options = (part.strip() for part in target.split(","))
+    if name not in KNOWN:
+        raise ValueError(f"unknown target {name!r}; known are {', '.join(KNOWN)}")
+    found = KNOWN[name]()
+    return with_options(found, options) if options else found
+
+
+def with_options(target: Target, options: list[str]) -> Target:
+    changes: dict[str, int] = {}
+    for option in options:
+        key, equals, text = (part.strip() for part in option.partition("="))
+        if not equals or key not in OPTIONS:
+            known = ", ".join(f"{o}=N" for o in OPTIONS)
+            raise ValueError(f"unknown target option {option!r}; known are {known}")
+        if not text.isdecimal() or int(text) < 1:
+            raise ValueError(f"target option {key!r} must be a positive integer, got {text!r}")
+        changes[key] = int(text)
+    width = changes.get("vector_bytes", target.vector_bytes)
+    if width & (width - 1):
+        raise ValueError(f"target option 'vector_bytes' must be a power of two, got {width}")
+    if width > target.vector_bytes:
+        if target.arch != "riscv64":
+            raise ValueError(
+                f"target {target.name!r} has vectors of {target.vector_bytes} bytes, not {width}"
+            )
+        longer = (*target.features, f"+zvl{8 * width}b")
+        return replace(target, features=longer, **changes)
+    return replace(target, **changes)

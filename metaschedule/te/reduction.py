@@ -1,0 +1,311 @@
+"""Reductions inside tensor expressions: axes, combiners, and sum, prod, min, max, argmax, argmin.
+
+A reduction in an expression is a `Component` of a `Reduction` (its only one, or one of a tuple).
+These nodes live only until `compute` has made stages of them; `rebuild` and `Replace` walk
+expressions that may hold them, as `ir.map_operands` and `ir.substitute` do for those that do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir import (
+    INDEX,
+    Expr,
+    Operand,
+    Var,
+    as_expr,
+    as_int,
+    binary,
+    call,
+    cast,
+    const,
+    integer_limits,
+    is_float,
+    is_integer,
+    map_operands,
+    operands,
+    select,
+)
+from .tensor import Tensor, check_extent, dynamic
+
+
+class Axis(Var):
+    """A variable to reduce over: `low`, `low + 1`, ..., `extent` values in all."""
+
+    __slots__ = ("extent", "low")
+
+    def __init__(self, name: str, low: Expr, extent: Expr) -> None:
+        super().__init__(name, INDEX)
+        self.low = low
+        self.extent = extent
+
+
+@dataclass(eq=False, slots=True)
+class Reducer:
+    """An associative, commutative way of combining values (or tuples of values) with an identity.
+
+    Call it: `r(value, axis=k)` is an expression, `r((a, b), axis=k)` a tuple of them.
+    """
+
+    combine: Callable[[Any, Any], Any]
+    identity: Callable[..., Any]
+    name: str = "reduce"
+
+    def __call__(self, values: Any, axis: Any) -> Any:
+        several = isinstance(values, tuple)
+        exprs = tuple([expression(v, self.name) for v in (values if several else (values,))])
+        reduction = Reduction(self, exprs, check_axes(axis, self.name), several)
+        self.combined(reduction, exprs, exprs)  # fails here, beside the user's call, or never
+        parts = tuple([Component(reduction, at) for at in range(len(exprs))])
+        return parts if several else parts[0]
+
+    def identities(self, reduction: Reduction) -> tuple[Expr, ...]:
+        dtypes = [value.dtype for value in reduction.values]
+        return self._typed("identity", self.identity(*dtypes), reduction)
+
+    def combined(
+        self, reduction: Reduction, left: Sequence[Expr], right: Sequence[Expr]
+    ) -> tuple[Expr, ...]:
+        if reduction.several:
+            result = self.combine(tuple(left), tuple(right))
+        else:
+            result = self.combine(left[0], right[0])
+        return self._typed("combine", result, reduction)
+
+    def _typed(self, what: str, result: Any, reduction: Reduction) -> tuple[Expr, ...]:
+        """What a user's function returned, as one expression per value and of the value's dtype."""
+        results = result if isinstance(result, tuple) else (result,)
+        if len(results) != len(reduction.values):
+            raise ValueError(
+                f"{self.name}: {what} must give {len(reduction.values)} value(s), "
+                f"gave {len(results)}"
+            )
+        typed: list[Expr] = []
+        for item, value in zip(results, reduction.values, strict=True):
+            if isinstance(item, Expr) and item.dtype != value.dtype:
+                raise TypeError(
+                    f"{self.name}: {what} gives {item.dtype} where the value is {value.dtype}: "
+                    "cast the value before reducing it, or the result in the combiner"
+                )
+            typed.append(item if isinstance(item, Expr) else const(item, value.dtype))
+        return tuple(typed)
+
+
+@dataclass(eq=False, slots=True)
+class Reduction:
+    """`values` combined by `reducer` over `axes`; `several`: the combiner speaks of tuples."""
+
+    reducer: Reducer
+    values: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    several: bool
+
+
+class Component(Expr):
+    """The result of a reduction, or one of the results of a tuple reduction."""
+
+    __slots__ = ("position", "reduction")
+
+    def __init__(self, reduction: Reduction, position: int) -> None:
+        self.reduction = reduction
+        self.position = position
+
+    @property
+    def dtype(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.reduction.values[self.position].dtype
+
+    def __str__(self) -> str:
+        return f"{self.reduction.reducer.name}(...)"
+
+
+# --- what users call ----------------------------------------------------------------------------
+
+
+def reduce_axis(extent: Any, name: str = "k") -> Any:
+    """A variable to reduce over: `extent` values from 0, or `(low, high)` with `high` left out.
+
+    Either may be an expression of the indices of the `compute` in whose function it is made, or of
+    elements of tensors (triangular loops, adaptive pooling, compressed sparse rows).
+    """
+    low, high = extent if isinstance(extent, tuple) else (0, extent)
+    for bound in (low, high):
+        if isinstance(bound, Expr):
+            if not is_integer(bound.dtype):
+                raise TypeError(f"reduce_axis {name}: bounds must be integers, got {bound.dtype}")
+        elif isinstance(bound, bool) or not isinstance(bound, (int, np.integer)):
+            raise TypeError(f"reduce_axis {name}: bounds must be integers{dynamic(bound)}")
+    low, high = cast(low, INDEX), cast(high, INDEX)
+    count = binary("-", high, low)
+    if (known := as_int(count)) is not None:
+        check_extent(known, f"reduce_axis {name}: the extent")
+    return Axis(name, low, count)
+
+
+def reducer(
+    combine: Callable[[Any, Any], Any], identity: Callable[..., Any], name: str = "reduce"
+) -> Reducer:
+    """A reduction of your own.
+
+    `combine(lhs, rhs)` gets and gives expressions, or tuples of them if the reducer is called with
+    a tuple of values; it must be associative and commutative. `identity` gets the values' dtypes.
+
+    >>> xor = reducer(lambda a, b: a ^ b, lambda dtype: 0, name="xor")
+    >>> mean_and_mass = reducer(
+    ...     lambda a, b: (a[0] + b[0], a[1] + b[1]), lambda value, weight: (0, 0), name="mass"
+    ... )
+    """
+    return Reducer(combine, identity, name)
+
+
+def sum(value: Operand, axis: Any) -> Expr:
+    """The sum, accumulated in the dtype of `value`: cast it first if that is too narrow."""
+    return SUM(value, axis)
+
+
+def prod(value: Operand, axis: Any) -> Expr:
+    return PROD(value, axis)
+
+
+def min(value: Operand, axis: Any) -> Expr:
+    """The smallest value; NaN if there is a NaN; infinity (or the dtype's limit) of nothing."""
+    return MIN(value, axis)
+
+
+def max(value: Operand, axis: Any) -> Expr:
+    """The largest value; NaN if there is a NaN; -infinity (or the dtype's limit) of nothing."""
+    return MAX(value, axis)
+
+
+def argmax(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
+    """Where the largest value is: its first position, counted over all axes in the order given.
+
+    As in NumPy NaN is larger than anything. The pairs (value, position) are combined by a total
+    order, so the reduction may be reordered.
+    """
+    return _position("argmax", ">", value, axis, dtype)
+
+
+def argmin(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
+    """Where the smallest value is; see `argmax`."""
+    return _position("argmin", "<", value, axis, dtype)
+
+
+def _lowest(dtype: str) -> float | int:
+    return -math.inf if is_float(dtype) else integer_limits(dtype)[0]
+
+
+def _highest(dtype: str) -> float | int:
+    return math.inf if is_float(dtype) else integer_limits(dtype)[1]
+
+
+SUM = Reducer(lambda a, b: a + b, lambda dtype: 0, "sum")
+PROD = Reducer(lambda a, b: a * b, lambda dtype: 1, "prod")
+MIN = Reducer(lambda a, b: binary("min", a, b), _highest, "min")
+MAX = Reducer(lambda a, b: binary("max", a, b), _lowest, "max")
+
+
+def _position(name: str, better: str, value: Operand, axis: Any, dtype: str) -> Expr:
+    axes = check_axes(axis, name)
+    if any(as_int(a.extent) == 0 for a in axes):
+        raise ValueError(f"{name} of an empty axis: there is no position to give")
+    position: Expr = const(0, INDEX)
+    for a in axes:
+        position = position * a.extent + (a - a.low)
+
+    def combine(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        (x, i), (y, j) = a, b
+        ahead, tie = binary(better, x, y), x == y
+        if is_float(x.dtype):  # comparisons with NaN are False
+            ahead, tie = ahead | call("isnan", x), tie | (call("isnan", x) & call("isnan", y))
+        keep = select(tie, i < j, ahead)
+        return select(keep, x, y), select(keep, i, j)
+
+    def identity(kind: str, index: str) -> tuple[Any, Any]:
+        worst = _lowest(kind) if better == ">" else _highest(kind)
+        return worst, integer_limits(index)[1]  # a tie with any real element is lost
+
+    pair = Reducer(combine, identity, name)
+    return pair((value, cast(position, dtype)), axes)[1]
+
+
+def check_axes(axis: Any, name: str) -> tuple[Axis, ...]:
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    for a in axes:
+        if not isinstance(a, Axis):
+            raise TypeError(f"{name}: axis= takes what te.reduce_axis gives, got {a!r}")
+    if not axes:
+        raise ValueError(f"{name}: at least one axis to reduce over is needed")
+    if len({id(a) for a in axes}) != len(axes):
+        raise ValueError(f"{name}: an axis is given twice")
+    for at, a in enumerate(axes):
+        later = frozenset(axes[at:])
+        for bound in (a.low, a.extent):
+            if any(v in later for v in unbound(bound)):
+                raise ValueError(f"{name}: the bounds of axis {a.name} use an axis given after it")
+    return axes
+
+
+def expression(value: Any, where: str) -> Expr:
+    if isinstance(value, Tensor):
+        raise TypeError(f"{where}: {value.name} is a tensor: index it, {value.element}")
+    return as_expr(value)
+
+
+# --- walking ------------------------------------------------------------------------------------
+
+
+def parts(e: Expr) -> tuple[Expr, ...]:
+    """Direct subexpressions; of a reduction its values and the bounds of its axes."""
+    if isinstance(e, Component):
+        bounds = [bound for a in e.reduction.axes for bound in (a.low, a.extent)]
+        return (*e.reduction.values, *bounds)
+    return () if isinstance(e, Var) else operands(e)
+
+
+def rebuild(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """`e` with `f` applied to its direct subexpressions; reductions and variables are kept."""
+    return e if isinstance(e, (Var, Component)) else map_operands(e, f)
+
+
+def unbound(e: Expr, bound: frozenset[Var] = frozenset()) -> Iterator[Var]:
+    """The variables of `e` that no reduction inside it binds."""
+    if isinstance(e, Var):
+        if e not in bound:
+            yield e
+        return
+    if isinstance(e, Component):
+        bound = bound | frozenset(e.reduction.axes)
+    for part in parts(e):
+        yield from unbound(part, bound)
+
+
+class Replace:
+    """Replaces variables, also inside reductions; components of one reduction stay together."""
+
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        self.values = dict(values)
+        self.reductions: dict[Reduction, Reduction] = {}
+
+    def expr(self, e: Expr) -> Expr:
+        if isinstance(e, Var):
+            return self.values.get(e, e)
+        if isinstance(e, Component):
+            return Component(self.reduction(e.reduction), e.position)
+        return rebuild(e, self.expr)
+
+    def reduction(self, r: Reduction) -> Reduction:
+        if r not in self.reductions:
+            outer, axes = dict(self.values), []
+            for a in r.axes:
+                axes.append(Axis(a.name, self.expr(a.low), self.expr(a.extent)))
+                self.values[a] = axes[-1]
+            values = tuple([self.expr(v) for v in r.values])
+            self.reductions[r] = Reduction(r.reducer, values, tuple(axes), r.several)
+            self.values = outer
+        return self.reductions[r]

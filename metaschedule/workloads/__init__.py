@@ -1,0 +1,11 @@
+"""The operators and subgraphs that the paper measures, as programs.
+
+>>> from metaschedule import workloads
+>>> workloads.create("SFM", shape=(4, 7))
+<Program SFM(X: float32[4, 7]) -> softmax: float32[4, 7]>
+"""
+
+from .catalogue import configurations, create, names
+from .work import flops
+
+__all__ = ["configurations", "create", "flops", "names"]

@@ -1,0 +1,73 @@
+"""How much floating-point work there is in a program or workload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import (
+    Binary,
+    Block,
+    Body,
+    Call,
+    Expr,
+    For,
+    Program,
+    Store,
+    Unary,
+    While,
+    bodies,
+    is_float,
+    own_expressions,
+    subexpressions,
+)
+from .catalogue import create, resolve
+
+
+def flops(what: Program | str, config: int = 0, **overrides: Any) -> int:
+    """Floating-point operations: of a program as written, or of a workload.
+
+    Every operator and function call on floats counts as one, so a multiply-add counts two. The
+    two ways of asking differ for T2D only, whose program multiplies by zeros that a kernel need not.
+
+    >>> flops("GMM") == 2 * 128**3
+    True
+    """
+    if isinstance(what, Program):
+        return _in_body(what.body, 1)
+    if what == "T2D":
+        return _transposed(**resolve(what, config, overrides))
+    return _in_body(create(what, config, **overrides).body, 1)
+
+
+def _in_body(body: Body, times: int) -> int:
+    total = 0
+    for s in body:
+        inner = times
+        if isinstance(s, For):
+            if s.fixed_extent is None:
+                raise ValueError(f"the extent of loop {s.var.name} is not a constant: {s.extent}")
+            inner *= s.fixed_extent
+        elif isinstance(s, While):
+            raise ValueError("the number of iterations of a `while` is not known")
+        if isinstance(s, Store):
+            total += times * sum(_in_expr(e) for e in own_expressions(s))
+        inside = (s.body,) if isinstance(s, Block) else bodies(s)  # `init` costs nothing
+        total += sum(_in_body(part, inner) for part in inside)
+    return total
+
+
+def _in_expr(e: Expr) -> int:
+    counted = (Binary, Call, Unary)
+    return sum(isinstance(x, counted) and is_float(x.dtype) for x in subexpressions(e))
+
+
+def _transposed(
+    n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str
+) -> int:
+    """Two per product of an input element and a weight that lands inside the output."""
+
+    def landing(extent: int) -> int:
+        out = (extent - 1) * s - 2 * p + k
+        return sum(0 <= i * s - p + r < out for i in range(extent) for r in range(k))
+
+    return 2 * n * landing(h) * landing(w) * ci * co

@@ -1,0 +1,409 @@
+"""The math functions against float64 NumPy: accuracy, special values, lanes, targets.
+
+The bound of a function is what a sweep over all 2^32 floats found, rounded up (pow: billions of
+random pairs); `pytest --long` repeats the sweep for exp, log, tanh and erf.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from metaschedule.codegen.math import declarations, definition, externals, symbol
+from metaschedule.ir.expr import FUNCTIONS
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Units in the last place of float32 that a result may be off.
+BOUNDS = {
+    "exp": 1.0, "exp2": 1.3, "expm1": 1.6, "log": 1.0, "log2": 1.6, "log10": 1.5, "log1p": 1.8,
+    "sqrt": 0.5, "rsqrt": 1.5, "pow": 0.7, "sin": 1.8, "cos": 1.8, "tan": 3.9, "asin": 2.6,
+    "acos": 1.5, "atan": 2.2, "sinh": 2.0, "cosh": 1.6, "tanh": 2.6, "erf": 1.8, "sigmoid": 2.6,
+    "floor": 0, "ceil": 0, "round": 0, "trunc": 0, "abs": 0,
+}  # fmt: skip
+PREDICATES = ("isnan", "isinf")
+UNARY = [name for name, arity in FUNCTIONS.items() if arity == 1]
+TYPES = {"float32": "float", "float64": "double"}
+
+TARGETS = {
+    "x86_64-unknown-linux-gnu": ("haswell", ""),
+    "x86_64-pc-linux-gnu": ("skylake-avx512", ""),
+    "aarch64-unknown-linux-gnu": ("generic", ""),
+    "riscv64-unknown-linux-gnu": ("generic-rv64", "+m,+a,+f,+d,+c,+v"),
+}
+
+
+# --- compiling ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=None)
+def jit() -> llvm.LLJIT:
+    return llvm.create_lljit_compiler(host())
+
+
+def host() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+        codemodel="small",
+    )
+
+
+def optimised(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def loop(name: str, dtype: str, lanes: int, kernel: str) -> str:
+    """`void kernel(out, x[, y], n)`: the function over n elements, `lanes` at a time."""
+    lane = TYPES[dtype]
+    of = lane if lanes == 1 else f"<{lanes} x {lane}>"
+    if name in PREDICATES:
+        returned, stored, step = of.replace(lane, "i1"), of.replace(lane, "i8"), "i8"
+        convert = f"%s = zext {returned} %r to {stored}"
+    else:
+        returned, stored, step = of, of, lane
+        convert = f"%s = freeze {of} %r"
+    arrays = "xy"[: FUNCTIONS[name]]
+    params = ", ".join(f"ptr %{a}" for a in arrays)
+    loads = "\n".join(
+        f"%{a}.p = getelementptr {lane}, ptr %{a}, i64 %i\n%{a}.v = load {of}, ptr %{a}.p, align 4"
+        for a in arrays
+    )
+    values = ", ".join(f"{of} %{a}.v" for a in arrays)
+    return f"""
+define void @{kernel}(ptr %out, {params}, i64 %n) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  {loads}
+  %r = call {returned} @{symbol(name, dtype, lanes)}({values})
+  {convert}
+  %q = getelementptr {step}, ptr %out, i64 %i
+  store {stored} %s, ptr %q, align 1
+  %next = add i64 %i, {lanes}
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}}
+"""
+
+
+@lru_cache(maxsize=None)
+def compiled(dtype: str, lanes: int) -> dict[str, Callable[..., Array]]:
+    """Every function of one type and width, from one module: also a test that they live together."""
+    names = list(FUNCTIONS)
+    declared = frozenset[str]().union(*(declarations(name, dtype, lanes) for name in names))
+    text = "\n".join(sorted(declared))
+    for name in names:
+        text += definition(name, dtype, lanes) + loop(name, dtype, lanes, f"k.{name}")
+    machine, libm = host(), ctypes.CDLL("libm.so.6")
+    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(optimised(text, machine)))
+    for called in set[str]().union(*(externals(name, dtype) for name in names)):
+        address = ctypes.cast(getattr(libm, called), ctypes.c_void_p).value
+        assert address is not None
+        builder.import_symbol(called, address)
+    for name in names:
+        builder.export_symbol(f"k.{name}")
+    library = builder.link(jit(), f"math.{dtype}.{lanes}")
+    return {name: caller(library, name, dtype, lanes) for name in names}
+
+
+def caller(library: Any, name: str, dtype: str, lanes: int) -> Callable[..., Array]:
+    pointers = [ctypes.c_void_p] * (1 + FUNCTIONS[name])
+    native = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(library[f"k.{name}"])
+
+    def call(*args: Array) -> Array:
+        """Padded with ones to whole vectors."""
+        count = args[0].size
+        whole = -(-count // lanes) * lanes
+        padded = [np.ones(whole, dtype) for _ in args]
+        for to, arg in zip(padded, args):
+            assert arg.dtype == dtype
+            to[:count] = arg
+        out = np.empty(whole, bool if name in PREDICATES else dtype)
+        native(out.ctypes.data, *(arg.ctypes.data for arg in padded), whole)
+        return out[:count]
+
+    call.library = library  # type: ignore[attr-defined]  # keeps the code alive
+    return call
+
+
+# --- the truth ----------------------------------------------------------------------------------
+
+
+def sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+def truth(name: str, *args: Array) -> Array:
+    """Computed in float64."""
+    wide = [arg.astype(np.float64) for arg in args]
+    with np.errstate(all="ignore"):
+        match name:
+            case "rsqrt":
+                return 1 / np.sqrt(wide[0])
+            case "sigmoid":
+                return sigmoid(wide[0])
+            case "erf":  # NumPy has none; this is the C library's
+                return compiled("float64", 1)["erf"](wide[0])
+            case "asin" | "acos" | "atan":
+                return getattr(np, "arc" + name[1:])(wide[0])
+            case "round":
+                return np.rint(wide[0])
+            case "pow":
+                return np.power(*wide)
+            case _:
+                return getattr(np, name)(*wide)
+
+
+def ulps(got: Array, want: Array) -> Array:
+    """|got - want| in units of float32 at want; inf if one is NaN and the other is not."""
+    with np.errstate(all="ignore"):
+        rounded = want.astype(np.float32)
+        _, exponent = np.frexp(want)
+        unit = np.ldexp(1.0, np.maximum(exponent - 1, -126) - 23)
+        error = np.abs(got.astype(np.float64) - want) / unit
+    exact = (got == rounded) | (np.isnan(got) & np.isnan(want))
+    exceptional = ~np.isfinite(rounded)
+    error = np.where(exceptional, np.where(exact, 0, np.inf), error)
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def assert_close(name: str, bound: float, got: Array, *args: Array) -> None:
+    want = truth(name, *args)
+    error = ulps(got, want)
+    worst = int(error.argmax())
+    given = ", ".join(repr(arg[worst]) for arg in args)
+    message = f"{name}({given}) is {got[worst]!r}, not {want[worst]!r}: {error[worst]:.3f} ulp"
+    assert error[worst] <= bound, message
+    with np.errstate(all="ignore"):
+        zero = want.astype(np.float32) == 0
+    signs = zero & (got == 0) & (np.signbit(got) != np.signbit(want))
+    assert not signs.any(), f"{name}{[arg[signs][0] for arg in args]}: the wrong zero"
+
+
+# --- inputs -------------------------------------------------------------------------------------
+
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan]
+    + [sign * v for sign in (1, -1) for v in (1e-45, 1e-40, 2**-126, 0.5, 1, 1.5, 2, 2.5, 3, 1e6)]
+    + [sign * v for sign in (1, -1) for v in (2**23, 2**24, 2**31, 1e30, 3.4028235e38)],
+    np.float32,
+)
+
+
+def every_exponent() -> Array:
+    """Both signs, all exponents, mantissas near both ends and evenly between."""
+    edge = np.arange(8, dtype=np.uint32)
+    mantissas = np.unique(np.concatenate([edge, 2**23 - 1 - edge, np.arange(0, 2**23, 2**17)]))
+    high = np.arange(512, dtype=np.uint32) << np.uint32(23)
+    return (high[:, None] | mantissas.astype(np.uint32)[None, :]).ravel().view(np.float32)
+
+
+@lru_cache(maxsize=None)
+def inputs() -> Array:
+    rng = np.random.default_rng(7)
+    parts = [SPECIAL, every_exponent()]
+    parts.append(rng.integers(0, 2**32, 2**16, dtype=np.uint32).view(np.float32))
+    parts += [rng.uniform(-r, r, 2**15).astype(np.float32) for r in (0.01, 1.0, 10.0, 110.0, 2e5)]
+    # the joints of the pieces, and multiples of pi/2, where little is left after the reduction
+    joints = np.float32([0.5, 0.9, 1, 4, 9, 10, 88.72284, -87.33655, -103.97208, 89.4, 2 / 3, 4 / 3])
+    turns = (np.arange(1, 2**16) * (np.pi / 2)).astype(np.float32)
+    for centre in (joints, -joints, turns, np.float32([2.0**17])):
+        for step in range(-2, 3):
+            parts.append((centre.view(np.uint32) + np.uint32(step % 2**32)).view(np.float32))
+    return np.concatenate(parts)
+
+
+# --- tests --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in UNARY if name not in PREDICATES])
+def test_float32_is_accurate(name: str):
+    x = inputs()
+    assert_close(name, BOUNDS[name], compiled("float32", 8)[name](x), x)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4, 16])
+@pytest.mark.parametrize("name", UNARY)
+def test_number_of_lanes_changes_no_bit(name: str, lanes: int):
+    x = inputs()[::5]
+    a, b = compiled("float32", 8)[name](x), compiled("float32", lanes)[name](x)
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(np.signbit(a)[~np.isnan(a)], np.signbit(b)[~np.isnan(b)])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", UNARY)
+def test_nan_infinity_and_zero_are_numpys(name: str, dtype: str):
+    x = SPECIAL.astype(dtype)
+    got = compiled(dtype, 4)[name](x)
+    if name in PREDICATES:
+        np.testing.assert_array_equal(got, getattr(np, name)(x))
+        return
+    with np.errstate(all="ignore"):
+        want = truth(name, x).astype(dtype)
+    for case in (np.isnan, np.isposinf, np.isneginf, lambda v: (v == 0) & ~np.signbit(v)):
+        np.testing.assert_array_equal(case(got), case(want), err_msg=str(x))
+    np.testing.assert_array_equal((got == 0) & np.signbit(got), (want == 0) & np.signbit(want))
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+@pytest.mark.parametrize("name", [name for name in UNARY if name not in PREDICATES])
+def test_float64_is_the_c_librarys(name: str, lanes: int):
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2**64, 2**12, dtype=np.uint64).view(np.float64)
+    x = np.concatenate([SPECIAL.astype(np.float64), bits, rng.uniform(-30, 30, 2**12)])
+    got, want = compiled("float64", lanes)[name](x), truth(name, x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    finite = np.isfinite(got) & np.isfinite(want)
+    np.testing.assert_array_equal(got[~finite], want[~finite])
+    np.testing.assert_allclose(got[finite], want[finite], rtol=1e-15, atol=1e-320)
+
+
+# float32 pow ------------------------------------------------------------------------------------
+
+
+def pairs() -> Iterator[tuple[Array, Array]]:
+    grid = np.array(list(itertools.product(SPECIAL, SPECIAL)), np.float32)
+    yield grid[:, 0], grid[:, 1]
+    rng = np.random.default_rng(11)
+    count = 2**17
+    bits = rng.integers(0, 2**32, 2 * count, dtype=np.uint32).view(np.float32)
+    yield bits[:count], bits[count:]
+    x = rng.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
+    yield x, rng.integers(-9, 10, count).astype(np.float32)
+    x = np.exp(rng.uniform(-88, 88, count))
+    yield x.astype(np.float32), (rng.uniform(-152, 130, count) / np.log2(x)).astype(np.float32)
+    near = 1 + rng.uniform(-1e-3, 1e-3, count)
+    yield near.astype(np.float32), rng.uniform(-1e5, 1e5, count).astype(np.float32)
+
+
+def test_pow_is_accurate_and_c99s():
+    for x, y in pairs():
+        assert_close("pow", BOUNDS["pow"], compiled("float32", 8)["pow"](x, y), x, y)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4, 16])
+def test_pow_in_other_widths(lanes: int):
+    for x, y in pairs():
+        x, y = x[:20000], y[:20000]
+        a, b = compiled("float32", 8)["pow"](x, y), compiled("float32", lanes)["pow"](x, y)
+        np.testing.assert_array_equal(a.view(np.uint32)[a == a], b.view(np.uint32)[b == b])
+
+
+def test_pow_float64():
+    for x, y in pairs():
+        wide = x[:4096].astype(np.float64), y[:4096].astype(np.float64)
+        got, want = compiled("float64", 4)["pow"](*wide), truth("pow", *wide)
+        np.testing.assert_allclose(got, want, rtol=1e-15, atol=1e-320)
+
+
+# invariants that callers rely on ------------------------------------------------------------------
+
+
+def test_bounded_functions_stay_in_bounds():
+    x = inputs()
+    x = x[~np.isnan(x)]
+    for name, low in {"tanh": -1, "erf": -1, "sin": -1, "cos": -1, "sigmoid": 0}.items():
+        got = compiled("float32", 8)[name](x)
+        got = got[~np.isnan(got)]
+        assert got.min() >= low, name
+        assert got.max() <= 1, name
+
+
+def test_saturation_is_exact():
+    far = np.float32([20, 1e3, 1e30, np.inf])
+    for name, left in {"tanh": -1, "erf": -1, "sigmoid": None}.items():
+        run = compiled("float32", 4)[name]
+        np.testing.assert_array_equal(run(far), 1)
+        if left is not None:
+            np.testing.assert_array_equal(run(-far), left)
+
+
+# the text ---------------------------------------------------------------------------------------
+
+
+def test_form_of_the_text():
+    assert symbol("exp", "float32", 8) == "ms.exp.v8f32"
+    assert symbol("exp", "float64", 1) == "ms.exp.f64"
+    head = "define internal <8 x float> @ms.exp.v8f32(<8 x float> %x) alwaysinline nounwind {"
+    assert definition("exp", "float32", 8).startswith(head)
+    assert "define internal <4 x i1> @ms.isnan.v4f32" in definition("isnan", "float32", 4)
+    fma = "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)"
+    assert fma in declarations("exp", "float32", 8)
+
+
+def test_what_the_c_library_is_needed_for():
+    needed = {name: externals(name, "float32") for name in FUNCTIONS}
+    far = {"sin": {"sinf"}, "cos": {"cosf"}, "tan": {"tanf"}}
+    assert {name: names for name, names in needed.items() if names} == far
+    assert externals("sigmoid", "float64") == {"exp"}
+    assert externals("rsqrt", "float64") == set()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("gamma", "float32", 4), "unknown function 'gamma'; known are exp, "),
+        (("exp", "float16", 4), "exp is defined for float32 and float64, got float16"),
+        (("exp", "float32", 0), "lanes must be positive, got 0"),
+    ],
+)
+def test_refusals(args: tuple[str, str, int], message: str):
+    for function in (symbol, definition, declarations):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            function(*args)
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 5, 8, 16])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("triple", TARGETS)
+def test_every_target_compiles_all_and_calls_only_externals(triple: str, dtype: str, lanes: int):
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    cpu, features = TARGETS[triple]
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
+    )
+    declared = frozenset[str]().union(*(declarations(name, dtype, lanes) for name in FUNCTIONS))
+    text = f'target triple = "{triple}"\n' + "\n".join(sorted(declared))
+    for name in FUNCTIONS:
+        text += definition(name, dtype, lanes) + loop(name, dtype, lanes, f"k.{name}")
+    assembly = machine.emit_assembly(optimised(text, machine))
+    assert all(f"k.{name}:" in assembly for name in FUNCTIONS)
+    calls = re.findall(r"^\s+(?:callq?|jmp|bl|tail)\s+([A-Za-z_][\w.]*)", assembly, re.MULTILINE)
+    outside = {called for called in calls if not called.startswith(("ms.", ".L"))}
+    assert outside == set[str]().union(*(externals(name, dtype) for name in FUNCTIONS))
+
+
+# --- the long run -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf"])
+def test_all_floats(name: str):
+    chunk = 2**22
+    for low in range(0, 2**32, chunk):
+        x = np.arange(low, low + chunk, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        assert_close(name, BOUNDS[name], compiled("float32", 8)[name](x), x)
