@@ -1,0 +1,41 @@
+"""metaschedule: search spaces of tensor programs as probabilistic programs, and the fast kernels in them.
+
+>>> import numpy as np
+>>> import metaschedule as ms
+>>> program = ms.workloads.create("GMM", b=1, n=4, m=4, k=8)
+>>> x, y = np.ones((1, 4, 8), "float32"), np.ones((1, 8, 4), "float32")
+>>> float(ms.interpret(program, x, y)[0, 0, 0])
+8.0
+"""
+
+from . import ir, runtime, target, te, workloads
+from .build import build
+from .errors import InternalError, ScriptError, VerifyError
+from .interpreter import InterpreterError, interpret
+from .ir import Buffer, Program, structural_equal, structural_hash
+from .script import T, parse, program
+from .verifier import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Buffer",
+    "InternalError",
+    "InterpreterError",
+    "Program",
+    "ScriptError",
+    "T",
+    "VerifyError",
+    "build",
+    "interpret",
+    "ir",
+    "parse",
+    "program",
+    "runtime",
+    "structural_equal",
+    "structural_hash",
+    "target",
+    "te",
+    "verify",
+    "workloads",
+]

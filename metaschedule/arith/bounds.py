@@ -63,7 +63,7 @@ def is_simple(p: Poly, domain: Domain) -> bool:
             return False
         if m:
             atom = m[0]
-            if type(atom) is Composite:
+            if isinstance(atom, Composite):
                 if atom.kind not in ("load", "expr"):
                     return False
             elif atom in symbolic:
@@ -107,13 +107,13 @@ def times(x: Interval, y: Interval) -> Interval:
 
 def atom_interval(atom: Atom, domain: Domain) -> Interval:
     """What is known of an atom by itself; `Domain.interval` adds facts and remembers."""
-    if type(atom) is Var:
+    if isinstance(atom, Var):
         extent = domain.extent_of(atom)
         if extent is None:
             return UNKNOWN if atom.dtype == "int64" else integer_limits(atom.dtype)
         high = upper(extent, domain)
         return 0, None if high is None else max(high - 1, 0)
-    assert type(atom) is Composite
+    assert isinstance(atom, Composite)
     kind, args = atom.kind, atom.args
     if kind == "//":
         low, high = lower(args[0], domain), upper(args[0], domain)
@@ -233,7 +233,7 @@ class Search:
         position = -1
         for m in p:
             for atom in m:
-                if type(atom) is Composite:
+                if isinstance(atom, Composite):
                     if atom.kind in ("load", "expr"):
                         continue
                     if chosen is None or atom.height > chosen.height:
@@ -254,9 +254,9 @@ class Search:
             return [[self.put(p, atom, v, domain) for v in (low, high)]]
         factor, rest = parts
         sign = self.sign(factor, domain)
-        if type(atom) is Var:
+        if isinstance(atom, Var):
             return self.variable(atom, factor, rest, sign, domain)
-        assert type(atom) is Composite
+        assert isinstance(atom, Composite)
         kind, args = atom.kind, atom.args
         if kind == "//":
             return self.quotient(atom, factor, rest, sign, domain)

@@ -53,35 +53,34 @@ if TYPE_CHECKING:
 
 def canonical(e: Expr, domain: Domain) -> Poly:
     """The value of an integer expression as a polynomial."""
-    kind = type(e)
-    if kind is Var:
+    if isinstance(e, Var):
         value = domain.singletons.get(e) if domain.singletons else None
         return {(e,): 1} if value is None else constant(value)
-    if kind is Const:
+    if isinstance(e, Const):
         return {ONE: e.value} if e.value else {}
-    if kind is Binary:
+    if isinstance(e, Binary):
         p = arithmetic(e, domain)
         return p if e.dtype == INDEX else unwrapped(p, e, domain)
-    if kind is Load:
+    if isinstance(e, Load):
         indices = tuple([canonical(index, domain) for index in e.indices])
         key = (e.buffer, tuple([freeze(index) for index in indices]))
         return atom(Composite("load", (e.buffer, indices), key), domain)
-    if kind is Select:
+    if isinstance(e, Select):
         return choice(e, domain)
-    if kind is Cast:
+    if isinstance(e, Cast):
         if is_integer(e.a.dtype):
             return unwrapped(canonical(e.a, domain), e, domain)
         if e.a.dtype == "bool":
             condition = rewrite(e.a, domain)
-            if type(condition) is Const:
+            if isinstance(condition, Const):
                 return constant(int(condition.value))
             return opaque(Cast(condition, INDEX), domain)
         return opaque(e, domain)
-    if kind is Unary:
+    if isinstance(e, Unary):
         p = canonical(e.a, domain)
         p = scale(p, -1) if e.op == "-" else add(constant(-1), p, -1)
         return unwrapped(p, e, domain)
-    if kind is Call and e.name == "abs":
+    if isinstance(e, Call) and e.name == "abs":
         p = canonical(e.args[0], domain)
         if reached(lower(p, domain, 0), 0):
             return p
@@ -144,7 +143,7 @@ def extremum(op: str, a: Poly, b: Poly, domain: Domain) -> Poly:
 
 def choice(e: Select, domain: Domain) -> Poly:
     condition = rewrite(e.cond, domain)
-    if type(condition) is Const:
+    if isinstance(condition, Const):
         return canonical(e.a if condition.value else e.b, domain)
     a = canonical(e.a, domain.with_fact(condition))
     b = canonical(e.b, domain.with_fact(~condition))
@@ -181,8 +180,7 @@ def structure(e: Expr, domain: Domain) -> Hashable:
 
 def rewrite(e: Expr, domain: Domain) -> Expr:
     """An expression of equal value at every point of the domain, of the same dtype."""
-    kind = type(e)
-    if kind is Const or (kind is Var and e not in domain.singletons):
+    if isinstance(e, Const) or (isinstance(e, Var) and e not in domain.singletons):
         return e
     dtype = e.dtype
     try:
@@ -196,14 +194,14 @@ def rewrite(e: Expr, domain: Domain) -> Expr:
                 return Const(value, dtype)
     except TooLarge:
         pass
-    if kind is Select:
+    if isinstance(e, Select):
         return select(e, domain)  # pyright: ignore[reportArgumentType]
     return map_operands(e, lambda child: rewrite(child, domain))
 
 
 def select(e: Select, domain: Domain) -> Expr:
     cond = rewrite(e.cond, domain)
-    if type(cond) is Const:
+    if isinstance(cond, Const):
         return rewrite(e.a if cond.value else e.b, domain)
     a, b = rewrite(e.a, domain.with_fact(cond)), rewrite(e.b, domain.with_fact(~cond))
     if same(a, b):
@@ -212,23 +210,22 @@ def select(e: Select, domain: Domain) -> Expr:
 
 
 def condition(e: Expr, domain: Domain) -> Expr:
-    kind = type(e)
-    if kind is Binary:
+    if isinstance(e, Binary):
         if e.op in ("and", "or"):
             return logical(e, domain)
         if e.op in NEGATED and is_integer(e.a.dtype):
             return compare(e, domain)
-    elif kind is Unary and e.op == "not":
+    elif isinstance(e, Unary) and e.op == "not":
         inner = e.a
-        if type(inner) is Binary and inner.op in NEGATED and not is_float(inner.a.dtype):
+        if isinstance(inner, Binary) and inner.op in NEGATED and not is_float(inner.a.dtype):
             return rewrite(Binary(NEGATED[inner.op], inner.a, inner.b, "bool"), domain)
-        if type(inner) is Unary and inner.op == "not":
+        if isinstance(inner, Unary) and inner.op == "not":
             return rewrite(inner.a, domain)
         inner = rewrite(inner, domain)
-        return Const(not inner.value, "bool") if type(inner) is Const else known(~inner, domain)
-    elif kind is Select:
+        return Const(not inner.value, "bool") if isinstance(inner, Const) else known(~inner, domain)
+    elif isinstance(e, Select):
         return select(e, domain)
-    elif kind is Cast and is_integer(e.a.dtype):
+    elif isinstance(e, Cast) and is_integer(e.a.dtype):
         p = canonical(e.a, domain)
         if always("!=", p, domain):
             return Const(True, "bool")
@@ -239,7 +236,7 @@ def condition(e: Expr, domain: Domain) -> Expr:
 
 def known(e: Expr, domain: Domain) -> Expr:
     """A condition that stays as it is, unless it or its negation is a fact."""
-    if domain.known and type(e) is not Const:
+    if domain.known and not isinstance(e, Const):
         truth = domain.known.get(structure(e, domain))
         if truth is not None:
             return Const(truth, "bool")
@@ -249,11 +246,11 @@ def known(e: Expr, domain: Domain) -> Expr:
 def logical(e: Binary, domain: Domain) -> Expr:
     a = rewrite(e.a, domain)
     stop = e.op == "or"  # the value of `a` that decides
-    if type(a) is Const:
+    if isinstance(a, Const):
         return a if a.value is stop else rewrite(e.b, domain)
     # The second operand is evaluated only where the first has not decided.
     b = rewrite(e.b, domain.with_fact(~a if stop else a))
-    if type(b) is Const:
+    if isinstance(b, Const):
         return b if b.value is stop else a
     return Binary(e.op, a, b, "bool")
 
@@ -301,5 +298,3 @@ def same(a: Expr, b: Expr) -> bool:
                 return False
     mine, theirs = operands(a), operands(b)
     return len(mine) == len(theirs) and all(same(x, y) for x, y in zip(mine, theirs))
-
-

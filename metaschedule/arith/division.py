@@ -72,7 +72,7 @@ def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
             return floordiv(shift(large, value + offset // g), k // g, domain)
     # (x // a + y) // k is (x + a*y) // (a*k), whatever the integer y.
     for m, c in rest.items():
-        if c == 1 and len(m) == 1 and type(m[0]) is Composite and m[0].kind == "//":
+        if c == 1 and len(m) == 1 and isinstance(m[0], Composite) and m[0].kind == "//":
             x, a = m[0].args
             others = {n: d for n, d in p.items() if n is not m}
             return floordiv(add(x, others, a), a * k, domain)

@@ -5,7 +5,7 @@ Read `Domain` first. `bounds.py` has the algorithm behind `bounds`, `prove.py` t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from ..ir import Expr, Var
 from .bounds import Interval, atom_interval, interval, lower, upper
@@ -56,9 +56,7 @@ class Domain:
         "symbolic",
     )
 
-    def __init__(
-        self, extents: Mapping[Var, Expr | int] = {}, facts: Iterable[Expr] = ()
-    ) -> None:
+    def __init__(self, extents: Mapping[Var, Expr | int] = {}, facts: Iterable[Expr] = ()) -> None:
         self.extents: dict[Var, Expr | int] = {}
         self.facts: tuple[Expr, ...] = ()
         self.polys: dict[Var, Poly] = {}  # extents
@@ -102,7 +100,7 @@ class Domain:
         if self.empty:
             return None
         for m in p:
-            if len(m) > 1 or (m and (type(m[0]) is Composite or m[0] in self.symbolic)):
+            if len(m) > 1 or (m and (isinstance(m[0], Composite) or m[0] in self.symbolic)):
                 return None
             if m and m[0] not in self.polys:
                 return None
@@ -131,7 +129,10 @@ class Domain:
         """Constant bounds of an atom."""
         found = self.intervals.get(atom)
         if found is None:
-            self.intervals[atom] = (None, None)  # an extent that mentions its own variable ends here
+            self.intervals[atom] = (
+                None,
+                None,
+            )  # an extent that mentions its own variable ends here
             low, high = atom_interval(atom, self)
             if atom in self.ranges:
                 low, high = intersection((low, high), self.ranges[atom])
@@ -189,7 +190,12 @@ class Domain:
         elif len(p) - (ONE in p) == 1 and len(m := next(m for m in p if m)) == 1:
             self._narrow(m[0], p[m], p.get(ONE, 0))
         else:
-            self.inequalities.append(p)
+            others = self.inequalities
+            self.inequalities = [*others, p]
+            for other in others:
+                for q in combinations(p, other):
+                    if len(q) - (ONE in q) == 1:  # two facts on sums are one on a single atom
+                        self._learn(q)
 
     def _narrow(self, atom: Atom, c: int, k: int) -> None:
         """Note that c * atom + k >= 0, where c is 1 or -1."""
@@ -201,7 +207,7 @@ class Domain:
                 self.empty = True
             elif low == high:
                 self.singletons[atom] = low
-        if type(atom) is not Composite:
+        if not isinstance(atom, Composite):
             return
         # What is inside the atom is restricted as well.
         if atom.kind == "//":
@@ -210,6 +216,14 @@ class Domain:
         elif atom.kind == ("min" if c > 0 else "max"):
             for x in atom.args:
                 self._learn(shift(scale(x, c), k))
+
+
+def combinations(p: Poly, q: Poly) -> Iterator[Poly]:
+    """Sums of positive multiples of p and q in which a monomial cancels."""
+    for m, c in p.items():
+        d = q.get(m, 0) if m else 0
+        if c * d < 0:
+            yield add(scale(p, abs(d)), q, abs(c))
 
 
 def intersection(a: Interval, b: Interval) -> Interval:

@@ -42,7 +42,7 @@ def express(p: Poly, domain: Domain) -> Expr:
 
 
 def expressed(term: Term, domain: Domain) -> Expr:
-    if type(term) is Remainder:
+    if isinstance(term, Remainder):
         by = number(term.by) if isinstance(term.by, int) else express(term.by, domain)
         return Binary("%", express(term.of, domain), by, INDEX)
     return monomial(term, domain)
@@ -81,7 +81,7 @@ def total(parts: list[tuple[int, Expr]], offset: int) -> Expr:
 def monomial(m: Monomial, domain: Domain) -> Expr:
     out: Expr | None = None
     for factor in m:
-        e = factor if type(factor) is Var else composite(factor, domain)  # pyright: ignore
+        e = factor if isinstance(factor, Var) else composite(factor, domain)  # pyright: ignore
         out = e if out is None else Binary("*", out, e, INDEX)
     assert out is not None
     return widened(out)
@@ -117,7 +117,7 @@ def load(a: Composite, domain: Domain) -> Load:
 
 def terms(p: Poly, domain: Domain) -> tuple[list[tuple[int, Term]], int]:
     """Coefficients and terms in printing order, and the constant."""
-    divisions = [m for m in p if any(type(x) is Composite and x.kind in ("//", "div") for x in m)]
+    divisions = [m for m in p if any(isinstance(x, Composite) and x.kind in ("//", "div") for x in m)]
     if not divisions:
         return [(c, m) for m, c in p.items() if m], p.get(ONE, 0)
     place: dict[Any, int] = {m: at for at, m in enumerate(p)}
@@ -127,7 +127,7 @@ def terms(p: Poly, domain: Domain) -> tuple[list[tuple[int, Term]], int]:
         if match is None:
             continue
         c, term, q = match
-        found.append((min(place[n] for n in term.of if n), c, term))
+        found.append((min([place[n] for n in term.of if n], default=place[m]), c, term))
         p = add(add(p, term.of, -c), q)
     offset = p.get(ONE, 0)
     for m, c in p.items():
@@ -161,7 +161,7 @@ def find_remainder(
 
 def find_symbolic_remainder(p: Poly, m: Monomial) -> tuple[int, Remainder, Poly] | None:
     for q in m:
-        if type(q) is not Composite or q.kind != "div":
+        if not isinstance(q, Composite) or q.kind != "div":
             continue
         x, y = q.args
         whole = multiply(y, {(q,): 1})
@@ -177,13 +177,12 @@ def find_symbolic_remainder(p: Poly, m: Monomial) -> tuple[int, Remainder, Poly]
 
 
 def absorb(m: Monomial, c: int, offset: int) -> tuple[Monomial, int]:
-    """(x + 3) // 4 - 1 is (x - 1) // 4, if that rids us of the constant outside."""
+    """(x + 3) // 4 - 1 is (x - 1) // 4: one constant, not two."""
     if offset and len(m) == 1 and offset % c == 0:
         q = m[0]
-        if type(q) is Composite and q.kind == "//":
+        if isinstance(q, Composite) and q.kind == "//":
             x, d = q.args
-            inside = x.get(ONE, 0)
-            if abs(inside + d * (offset // c)) < abs(inside):
+            if ONE in x:
                 y = add(x, {ONE: d * (offset // c)})
                 return (Composite("//", (y, d), None),), 0
     return m, offset

@@ -48,7 +48,7 @@ class Composite:
 
     def _take(self, p: Poly) -> None:
         for atom in atoms(p):
-            if type(atom) is Composite:
+            if isinstance(atom, Composite):
                 self.vars.update(atom.vars)
                 self.height = max(self.height, atom.height + 1)
             else:
@@ -59,7 +59,7 @@ class Composite:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            type(other) is Composite
+            isinstance(other, Composite)
             and self.hash == other.hash
             and self.kind == other.kind
             and self.key == other.key
@@ -148,7 +148,7 @@ def variables(p: Poly) -> dict[Var, None]:
     """Every variable on which the value depends, also inside composites."""
     found: dict[Var, None] = {}
     for atom in atoms(p):
-        if type(atom) is Composite:
+        if isinstance(atom, Composite):
             found.update(atom.vars)
         else:
             found[atom] = None  # pyright: ignore[reportArgumentType]

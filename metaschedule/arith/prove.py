@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def negation(c: Expr) -> Expr:
     """`not c`, pushed inwards. Comparisons of floats stay as they are: NaN makes both false."""
-    if type(c) is Const:
+    if isinstance(c, Const):
         return Const(not c.value, "bool")
-    if type(c) is Unary and c.op == "not":
+    if isinstance(c, Unary) and c.op == "not":
         return c.a
-    if type(c) is Binary:
+    if isinstance(c, Binary):
         if c.op in NEGATED and is_integer(c.a.dtype):
             return Binary(NEGATED[c.op], c.a, c.b, "bool")
         if c.op in ("and", "or"):
@@ -36,10 +36,9 @@ def negation(c: Expr) -> Expr:
 def holds(c: Expr, domain: Domain) -> bool:
     if domain.empty:
         return True
-    kind = type(c)
-    if kind is Const:
+    if isinstance(c, Const):
         return bool(c.value)
-    if kind is Binary:
+    if isinstance(c, Binary):
         if c.op == "and":
             return holds(c.a, domain) and holds(c.b, domain.with_fact(c.a))
         if c.op == "or":
@@ -51,31 +50,30 @@ def holds(c: Expr, domain: Domain) -> bool:
         if c.op in NEGATED and is_integer(c.a.dtype):
             p = add(canonical(c.a, domain), canonical(c.b, domain), -1)
             return always(c.op, p, domain)
-    elif kind is Unary:
+    elif isinstance(c, Unary):
         inner = negation(c.a)
-        if type(inner) is not Unary:
+        if not isinstance(inner, Unary):
             return holds(inner, domain)
-    elif kind is Select:
+    elif isinstance(c, Select):
         return holds(c.a, domain.with_fact(c.cond)) and holds(
             c.b, domain.with_fact(negation(c.cond))
         )
-    elif kind is Cast and is_integer(c.a.dtype):
+    elif isinstance(c, Cast) and is_integer(c.a.dtype):
         return always("!=", canonical(c.a, domain), domain)
     simpler = rewrite(c, domain)
-    return type(simpler) is Const and bool(simpler.value)
+    return isinstance(simpler, Const) and bool(simpler.value)
 
 
 def consequences(c: Expr, domain: Domain) -> tuple[list[Poly], list[tuple[Expr, bool]]]:
     """What holds if c does: polynomials that are >= 0, and other conditions with their truth."""
-    kind = type(c)
-    if kind is Const:
+    if isinstance(c, Const):
         return ([] if c.value else [{(): -1}]), []
-    if kind is Unary and c.op == "not":
+    if isinstance(c, Unary) and c.op == "not":
         inner = negation(c.a)
-        if type(inner) is not Unary:
+        if not isinstance(inner, Unary):
             return consequences(inner, domain)
         return [], [(c.a, False)]
-    if kind is Binary:
+    if isinstance(c, Binary):
         if c.op == "and":
             first, others = consequences(c.a, domain)
             second, more = consequences(c.b, domain)
@@ -88,7 +86,7 @@ def consequences(c: Expr, domain: Domain) -> tuple[list[Poly], list[tuple[Expr, 
         if c.op in NEGATED and is_integer(c.a.dtype):
             p = add(canonical(c.a, domain), canonical(c.b, domain), -1)
             return inequalities(c.op, p, domain), [(c, True)] if c.op == "!=" else []
-    if kind is Cast and is_integer(c.a.dtype):
+    if isinstance(c, Cast) and is_integer(c.a.dtype):
         return inequalities("!=", canonical(c.a, domain), domain), [(c, True)]
     return [], [(c, True)]
 

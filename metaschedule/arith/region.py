@@ -35,9 +35,7 @@ from .polynomial import (
 Pair = tuple[Poly, Poly]  # first and last value
 
 
-def relax(
-    e: Expr, variables: Mapping[Var, Expr | int], domain: Domain
-) -> tuple[Expr, Expr] | None:
+def relax(e: Expr, variables: Mapping[Var, Expr | int], domain: Domain) -> tuple[Expr, Expr] | None:
     """The first value of `e`, and how many values from there on it spans, as `variables` range.
 
     `variables` are loops, outermost first. The result mentions none of them; None if it is not known.
@@ -83,8 +81,8 @@ def relaxed(p: Poly, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | 
         constants = constant_ends(p, domain)
         if constants is None:
             return None
-        low_end, high_end = low_end or constants[0], high_end or constants[1]
         low_end = constants[0] if low_end is None else low_end
+        high_end = constants[1] if high_end is None else high_end
     return tightest(p, low_end, high_end, domain)
 
 
@@ -104,7 +102,7 @@ def constant_ends(p: Poly, domain: Domain) -> Pair | None:
 
 
 def term_poly(term: Monomial | Remainder, domain: Domain) -> Poly:
-    if type(term) is Remainder:
+    if isinstance(term, Remainder):
         by = term.by
         if isinstance(by, int):
             return add(term.of, floordiv(term.of, by, domain), -by)
@@ -116,12 +114,12 @@ def bounded_term(
     term: Monomial | Remainder, loops: Mapping[Var, Expr | int], domain: Domain
 ) -> Pair | None:
     """Bounds of one term in which relaxed loops are at most factors, never inside a composite."""
-    if type(term) is Remainder:
+    if isinstance(term, Remainder):
         return bounded_remainder(term, loops, domain)
     low: Poly = constant(1)
     high = low
     for atom in term:
-        if type(atom) is not Composite or not any(v in loops for v in atom.vars):
+        if not isinstance(atom, Composite) or not any(v in loops for v in atom.vars):
             factor: Pair = ({(atom,): 1}, {(atom,): 1})  # pyright: ignore[reportAssignmentType]
         else:
             ends = bounded_composite(atom, loops, domain)
@@ -169,9 +167,7 @@ def bounded_composite(
     return None
 
 
-def eliminated(
-    p: Poly, loops: Mapping[Var, Expr | int], domain: Domain, sign: int
-) -> Poly | None:
+def eliminated(p: Poly, loops: Mapping[Var, Expr | int], domain: Domain, sign: int) -> Poly | None:
     """A bound of p without `loops`: below for sign 1, above for -1. Innermost loops go first, because
     their extents may mention the others."""
     for var in reversed(list(loops)):
@@ -290,11 +286,11 @@ def disjoint(a: Region, b: Region, domain: Domain) -> bool:
         return True
     first, second = polys(a, domain), polys(b, domain)
     for (start, end), (other, other_end) in zip(first, second):
-        if always("<=", add(end, other, -1), domain) or always("<=", add(other_end, start, -1), domain):
+        if always("<=", add(end, other, -1), domain) or always(
+            "<=", add(other_end, start, -1), domain
+        ):
             return True
         single = as_constant(add(end, start, -1)) == 1 == as_constant(add(other_end, other, -1))
         if single and always("!=", add(start, other, -1), domain):
             return True
     return is_empty(first, domain) or is_empty(second, domain)
-
-

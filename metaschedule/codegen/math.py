@@ -15,7 +15,7 @@ still gets right results, but LLVM then calls `fmaf`, `fma` and `roundeven` of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from ..ir.expr import FUNCTIONS
 from .math_float32 import ALGORITHMS, FAR, PERIODIC
@@ -41,7 +41,7 @@ def symbol(name: str, dtype: str, lanes: int) -> str:
 
 
 def definition(name: str, dtype: str, lanes: int) -> str:
-    """`define internal` of `symbol(name, dtype, lanes)` (and of a cold helper, for sin, cos, tan)."""
+    """`define internal` of `symbol(name, dtype, lanes)`; for sin, cos, tan of a cold helper too."""
     return build(name, dtype, lanes).text
 
 
@@ -64,7 +64,7 @@ def check(name: str, dtype: str, lanes: int) -> None:
         raise ValueError(f"lanes must be positive, got {lanes}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def build(name: str, dtype: str, lanes: int) -> Built:
     check(name, dtype, lanes)
     kind = KINDS[dtype]

@@ -4,9 +4,10 @@ All are branch-free, except that sin, cos and tan call the C library when any la
 Every select is arranged so that NaN, infinities, both zeros and denormal numbers come out as NumPy
 has them without a separate path; where an order of operands looks odd, that is why.
 
-The coefficients are minimax fits of the expression beside them (error times weight, on the interval
-given) by Lawson's iteratively reweighted least squares at 300 to 600 Chebyshev points, values from
-mpmath with 120 bits; each was rounded to float32 in turn, lowest power first, and the rest refitted.
+The coefficients are minimax fits of the expression beside them on the interval given, weighted so
+that the error is relative to the function (the bound beside them). They were found by Lawson's
+iteratively reweighted least squares at 300 to 600 Chebyshev points, with values from mpmath at 120
+bits; each was rounded to float32 in turn, lowest power first, and the rest refitted.
 Pairs and triples `(hi, lo, ...)` are a constant cut into floats whose sum is the constant.
 """
 
@@ -133,7 +134,7 @@ def _mantissa(t: Text, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _limits(t: Text, x: Value, e: Value) -> Value:
-    """`e` as the logarithm has it at 0, infinity, NaN and below 0; the mantissa is finite anyway."""
+    """`e`, but what the logarithm is at 0, infinity, NaN and below 0 (the mantissa is finite)."""
     e = t.select(x < math.inf, e, x)
     return t.select(x > 0.0, e, t.select(x.equals(0.0), t.const(-math.inf), math.nan))
 
@@ -174,8 +175,8 @@ def log10(t: Text, x: Value) -> Value:
 
 
 def log1p(t: Text, x: Value) -> Value:
-    # The exponent of 1 + x, but f from x itself, as 1 + x is rounded. With s = 2^-e, f is x*s + (s-1);
-    # four times s is used, since s is denormal for the largest x.
+    # The exponent of 1 + x, but f from x itself, as 1 + x is rounded: f = x*2^-e + (2^-e - 1).
+    # `s` is four times 2^-e, which is a normal number for the largest x too.
     total = x + 1.0
     _, e, high = _mantissa(t, total)
     s = t.floats(0x40800000 - high)
@@ -238,7 +239,7 @@ ATAN = (
 # (asin(x) - x) / x^3 in x^2, |x| <= 1/2: 4.9e-9 of asin(x)
 ASIN = (0.16666752, 0.074953094, 0.04546915, 0.024184778, 0.042158306)
 
-# Up to here the first step of the reduction, x - n*HALF_PI[0], is exact: the difference has 24 bits.
+# Up to here the first step of the reduction, x - n*HALF_PI[0], is exact: it fits in 24 bits.
 FAR = 2.0**17
 
 

@@ -126,9 +126,7 @@ class Text:
 
     def cast(self, op: str, value: Value, kind: str) -> Value:
         """`op` is LLVM's: bitcast, fpext, fptrunc, sitofp, trunc."""
-        return self.emit(
-            f"{op} {self.type(value.kind)} {value.text} to {self.type(kind)}", kind
-        )
+        return self.emit(f"{op} {self.type(value.kind)} {value.text} to {self.type(kind)}", kind)
 
     def bits(self, value: Value) -> Value:
         return self.cast("bitcast", value, BITS[value.kind])
@@ -137,9 +135,10 @@ class Text:
         return self.cast("bitcast", value, "float" if value.kind == "i32" else "double")
 
     def select(self, condition: Value, then: Value | float, other: Value | float) -> Value:
-        kind = then.kind if isinstance(then, Value) else other.kind if isinstance(other, Value) else "float"
+        typed = then if isinstance(then, Value) else other
+        assert isinstance(typed, Value), "two numbers have no type"
+        of, kind = self.type(typed.kind), typed.kind
         left, right = self.operand(then, kind), self.operand(other, kind)
-        of = self.type(kind)
         return self.emit(
             f"select {self.type('i1')} {condition.text}, {of} {left}, {of} {right}", kind
         )
@@ -161,9 +160,7 @@ class Text:
 
     def fma(self, a: Value, b: Value | float, c: Value | float) -> Value:
         """a * b + c, rounded once."""
-        factor, addend = (
-            v if isinstance(v, Value) else self.const(v, a.kind) for v in (b, c)
-        )
+        factor, addend = (v if isinstance(v, Value) else self.const(v, a.kind) for v in (b, c))
         return self.intrinsic("fma", a, factor, addend)
 
     def polynomial(self, x: Value, coefficients: tuple[float, ...]) -> Value:
@@ -193,13 +190,12 @@ class Text:
         return self.toggle_sign(result, self.bits(x))
 
     def library(self, name: str, *args: Value) -> Value:
-        """The C library's scalar function, lane by lane; `name` is the double's (`exp`, not `expf`)."""
+        """The C library's scalar function lane by lane; `name` is the double's: exp, not expf."""
         kind = args[0].kind
         name += "f" if kind == "float" else ""
         self.externals.add(name)
-        self.declared.add(
-            f"declare {kind} @{name}({', '.join(kind for _ in args)}) nounwind willreturn memory(none)"
-        )
+        params = ", ".join(kind for _ in args)
+        self.declared.add(f"declare {kind} @{name}({params}) nounwind willreturn memory(none)")
         if self.lanes == 1:
             listed = ", ".join(f"{kind} {arg.text}" for arg in args)
             return self.emit(f"call {kind} @{name}({listed})", kind)

@@ -237,6 +237,10 @@ class Printer:
         elif isinstance(s, If):
             yield Line(f"{pad}if {self.expr(s.cond)}:", s)
             yield from self.body(s.then, depth + 1)
+            while len(s.orelse) == 1 and isinstance(s.orelse[0], If):
+                s = s.orelse[0]
+                yield Line(f"{pad}elif {self.expr(s.cond)}:", s)
+                yield from self.body(s.then, depth + 1)
             if s.orelse:
                 yield Line(f"{pad}else:", None)
                 yield from self.body(s.orelse, depth + 1)

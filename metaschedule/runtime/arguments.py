@@ -18,6 +18,7 @@ import numpy as np
 from metaschedule.ir import check_dtype, numpy_dtype
 
 from .kernel import ArgSpec
+from .layout import Tensor
 from .native import DLPACK_CODES
 
 CPU_DEVICES = (1, 3)  # DLPack's kDLCPU and kDLCUDAHost (pinned memory of the host)
@@ -109,11 +110,11 @@ def read(value: Any, label: Label) -> Facts:
         return read_numpy(value, label)
     if is_tensor(value):
         return read_torch(value, label)
-    if hasattr(type(value), "__dlpack__") and not isinstance(value, np.generic):
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return read_dlpack(value, label)
     raise TypeError(
-        f"{label}: expected {label.spec.dtype}{list(label.spec.shape)} as a NumPy array, a torch tensor "
-        f"or anything with __dlpack__, got {type(value).__name__}; "
+        f"{label}: expected {label.spec.dtype}{list(label.spec.shape)} as a NumPy array, a torch "
+        f"tensor or anything with __dlpack__, got {type(value).__name__}; "
         f"np.asarray(x, dtype={label.spec.dtype!r}) makes one"
     )
 
@@ -160,21 +161,6 @@ def read_torch(tensor: Any, label: Label) -> Facts:
     return Facts(address, tuple(tensor.shape), dtype, tensor.is_contiguous(), False, tensor)
 
 
-class DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
 class VersionedHead(ctypes.Structure):
     """What precedes the DLTensor in a capsule of DLPack 1.0 or later."""
 
@@ -194,13 +180,13 @@ def read_dlpack(value: Any, label: Label) -> Facts:
             label, f"{DEVICES.get(int(device_type), f'device type {device_type}')}:{device_id}"
         )
     try:
-        capsule = value.__dlpack__(max_version=(1, 0))
-    except TypeError:  # a producer older than DLPack 1.0
-        capsule = value.__dlpack__()
+        try:
+            capsule = value.__dlpack__(max_version=(1, 0))
+        except TypeError:  # a producer older than DLPack 1.0
+            capsule = value.__dlpack__()
     except BufferError as error:
-        raise ValueError(
-            f"{label}: {type(value).__name__} does not give its memory: {error}"
-        ) from error
+        kind = type(value).__name__
+        raise ValueError(f"{label}: {kind} does not give its memory: {error}") from error
     is_named = ctypes.pythonapi.PyCapsule_IsValid
     is_named.argtypes = (ctypes.py_object, ctypes.c_char_p)
     get = ctypes.pythonapi.PyCapsule_GetPointer
@@ -212,9 +198,9 @@ def read_dlpack(value: Any, label: Label) -> Facts:
         if head.major != 1:
             raise TypeError(f"{label}: expected DLPack 1, got version {head.major}.{head.minor}")
         readonly = bool(head.flags & READ_ONLY)
-        tensor = DLTensor.from_address(at + ctypes.sizeof(VersionedHead))
+        tensor = Tensor.from_address(at + ctypes.sizeof(VersionedHead))
     elif is_named(capsule, b"dltensor"):
-        tensor = DLTensor.from_address(get(capsule, b"dltensor"))
+        tensor = Tensor.from_address(get(capsule, b"dltensor"))
     else:
         raise TypeError(f"{label}: {type(value).__name__}.__dlpack__() returned no DLPack capsule")
     shape = tuple(tensor.shape[d] for d in range(tensor.ndim))
@@ -230,12 +216,13 @@ def read_dlpack(value: Any, label: Label) -> Facts:
     )
 
 
-def dlpack_dtype(tensor: DLTensor) -> str:
-    names = {code: name for name, code in DLPACK_CODES.items()}
-    name = names.get(tensor.code, f"dlpack type {tensor.code} ")
-    if tensor.lanes != 1:
-        return f"{name}{tensor.bits}x{tensor.lanes}"
-    return name if name == "bool" else f"{name}{tensor.bits}"
+def dlpack_dtype(tensor: Tensor) -> str:
+    code, bits, lanes = tensor.dtype & 0xFF, tensor.dtype >> 8 & 0xFF, tensor.dtype >> 16
+    names = {number: name for name, number in DLPACK_CODES.items()}
+    name = names.get(code, f"dlpack type {code} ")
+    if lanes != 1:
+        return f"{name}{bits}x{lanes}"
+    return name if name == "bool" else f"{name}{bits}"
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
@@ -256,7 +243,8 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def wrong_device(label: Label, device: str) -> ValueError:
     return ValueError(
-        f"{label}: expected an array in the CPU's memory, got one on {device}; move it to the CPU first"
+        f"{label}: expected an array in the CPU's memory, got one on {device}; "
+        f"move it to the CPU first"
     )
 
 

@@ -55,12 +55,12 @@ def compile_hidden(llvm_text: str, target: Target, entry: str, name: str, opt: i
     in."""
     with _LOCK:
         machine = target_machine(target, opt)
-        module = parsed(llvm_text)
+        module = parsed(llvm_text, machine, target)
         module.get_function(entry).name = name
         for value in (*module.functions, *module.global_variables):
             if not value.is_declaration and value.linkage.name == "external":
                 value.visibility = "hidden"
-        optimize(module, machine, target, opt)
+        optimize(module, machine, opt)
         return machine.emit_object(module)
 
 
@@ -69,27 +69,31 @@ def optimized(llvm_text: str, target: Target, opt: int) -> tuple[Any, Any]:
     if not 0 <= opt <= 3:
         raise ValueError(f"opt must be 0 to 3, got {opt}")
     machine = target_machine(target, opt)
-    module = parsed(llvm_text)
-    optimize(module, machine, target, opt)
+    module = parsed(llvm_text, machine, target)
+    optimize(module, machine, opt)
     return machine, module
 
 
-def parsed(llvm_text: str) -> Any:
-    """A verified module, or a CompileError that names the file with its text."""
+def parsed(llvm_text: str, machine: Any, target: Target) -> Any:
+    """A verified module, or a CompileError that names the file with its text.
+
+    The data layout must stand in the text: alignments that it leaves open are settled by the
+    parser.
+    """
+    if "target datalayout" not in llvm_text:
+        layout = f'target datalayout = "{machine.target_data}"'
+        llvm_text = f'{layout}\ntarget triple = "{target.triple}"\n{llvm_text}'
     try:
         module = llvm.parse_assembly(llvm_text)
         module.verify()
     except RuntimeError as error:
-        raise CompileError(
-            f"LLVM refused the module: {str(error).strip()}", keep(llvm_text)
-        ) from None
+        message = f"LLVM refused the module: {str(error).strip()}"
+        raise CompileError(message, keep(llvm_text)) from None
     return module
 
 
-def optimize(module: Any, machine: Any, target: Target, opt: int) -> None:
+def optimize(module: Any, machine: Any, opt: int) -> None:
     """Run LLVM's standard pipeline of that level."""
-    module.triple = target.triple
-    module.data_layout = str(machine.target_data)
     tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
     passes = llvm.create_pass_builder(machine, tuning)
     passes.getModulePassManager().run(module, passes)

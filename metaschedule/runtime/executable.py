@@ -26,9 +26,10 @@ from . import storage
 from .arguments import Facts, Label, address_of, check_overlap, is_tensor
 from .compile import assembly, compile_object, optimized_llvm
 from .export import export_library
-from .kernel import ArgSpec, Kernel, align
+from .kernel import ArgSpec, Kernel
+from .layout import Runtime
 from .loader import Loaded, load_object
-from .native import BOUND, INPUT, OUTPUT, Runtime, adopt_tensors, context, native_module, param
+from .native import BOUND, INPUT, OUTPUT, adopt_tensors, context, native_module, param
 from .threads import THREADS, check_threads
 from .timing import KernelStatus, Timing, random_arrays, time_kernel
 
@@ -42,8 +43,8 @@ class Executable:
     given.
 
     `code` is the kernel's object code if it is compiled already. `constants` are copied and then
-    are no call arguments. `threads` caps the threads of this executable (None: `set_num_threads`).
-    `script` is the program's text, for `source`.
+    are no call arguments. `threads` is how many this executable may use (None: `get_num_threads()`,
+    but no more than its target has cores). `script` is the program's text, for `source`.
     """
 
     def __init__(
@@ -85,13 +86,7 @@ class Executable:
         ]
         params += [param(spec, OUTPUT) for spec in kernel.outputs]
         native = native_module()
-        self._context = context(
-            self._loaded[kernel.entry],
-            params,
-            align(kernel.shared_bytes),
-            align(kernel.private_bytes),
-            kernel.max_threads,
-        )
+        self._context = context(self._loaded[kernel.entry], params, kernel)
         self._native = native.function("call_arrays", self._context)
         self._native_pointers = native.function("call_pointers", self._context)
         self._parallel = kernel.max_threads > 1
@@ -186,8 +181,8 @@ class Executable:
 
         bound = f"; bound already: {', '.join(self.constants)}" if self.constants else ""
         return (
-            f"{self.name}: expected {self._input_count} input(s) ({names(self._inputs)}), optionally "
-            f"followed by {len(self.outputs)} output(s) ({names(self.outputs)}), "
+            f"{self.name}: expected {self._input_count} input(s) ({names(self._inputs)}), "
+            f"optionally followed by {len(self.outputs)} output(s) ({names(self.outputs)}), "
             f"got {count} argument(s){bound}"
         )
 

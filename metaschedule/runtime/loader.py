@@ -57,10 +57,10 @@ def load_object(
                     f"the object does not define {name!r}; it defines {', '.join(sorted(defined))}"
                 )
     addresses = {name: known[name] if name in known else find_symbol(name) for name in needed}
-    missing = sorted(name for name, address in addresses.items() if not address)
+    missing = ", ".join(sorted(name for name, address in addresses.items() if not address))
     if missing:
         raise ObjectError(
-            f"the code needs {', '.join(missing)}, which none of {', '.join(LIBRARIES)} provides here"
+            f"the code needs {missing}, which none of {', '.join(LIBRARIES)} provides here"
         )
     builder = llvm.JITLibraryBuilder().add_object_img(code)
     for name, address in addresses.items():

@@ -12,7 +12,6 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,8 @@ from metaschedule.ir import numpy_dtype
 from metaschedule.target import native
 
 from .compile import compile_object
-from .kernel import ArgSpec
+from .kernel import ArgSpec, Kernel, align
+from .layout import Array, Context, Param, Process
 from .loader import find_symbol, load_object
 from .native_text import TEXT
 
@@ -35,66 +35,6 @@ _PYTHON = (
 PYTHON = _PYTHON.split()
 # DLPack's type code of a dtype; with the number of bits it is what DLTensor.dtype holds.
 DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-
-
-class Process(ctypes.Structure):
-    """What all executables share: OpenMP (`threads` fills it in) and the types of arrays."""
-
-    _fields_ = [
-        ("gomp_parallel", ctypes.c_void_p),
-        ("thread_num", ctypes.c_void_p),
-        ("num_threads", ctypes.c_void_p),
-        ("default_threads", ctypes.c_int64),
-        ("array_type", ctypes.c_void_p),
-        ("tensor_type", ctypes.c_void_p),
-        ("tensor_export", ctypes.c_void_p),
-        ("requires_grad", ctypes.py_object),
-        ("false", ctypes.py_object),
-    ]
-
-
-class Param(ctypes.Structure):
-    """A parameter of a kernel as the native caller checks it."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),  # of a bound constant
-        ("kind", ctypes.c_int64),
-        ("descr", ctypes.c_void_p),  # NumPy's dtype object
-        ("ndim", ctypes.c_int64),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("nbytes", ctypes.c_int64),
-        ("flags", ctypes.c_int64),
-        ("dlpack_type", ctypes.c_int64),
-        ("alignment_mask", ctypes.c_int64),
-    ]
-
-
-class Context(ctypes.Structure):
-    """An executable as the native caller sees it. `free` heads the list of idle workspaces."""
-
-    _fields_ = [
-        ("entry", ctypes.c_void_p),
-        ("params", ctypes.POINTER(Param)),
-        ("count", ctypes.c_int64),
-        ("call_count", ctypes.c_int64),
-        ("free", ctypes.c_void_p),
-        ("shared", ctypes.c_int64),
-        ("private", ctypes.c_int64),
-        ("max_threads", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
-        ("process", ctypes.POINTER(Process)),
-    ]
-
-
-class Runtime(ctypes.Structure):
-    """What a kernel is told about threads."""
-
-    _fields_ = [
-        ("gomp_parallel", ctypes.c_void_p),
-        ("thread_num", ctypes.c_void_p),
-        ("num_threads", ctypes.c_void_p),
-        ("threads", ctypes.c_int32),
-    ]
 
 
 class MethodDef(ctypes.Structure):
@@ -145,7 +85,9 @@ class Native:
         }
         for name in ("posix_memalign", "free", "clock_gettime"):
             externals[name] = find_symbol(name)
-        self._loaded = load_object(compile_object(TEXT, native()), EXPORTS, externals)
+        # Unoptimised: it is in SSA form already, and optimising takes longer than it ever saves.
+        code = compile_object(TEXT, native(), opt=0)
+        self._loaded = load_object(code, EXPORTS, externals)
         pointer, i64 = ctypes.c_void_p, ctypes.c_int64
         with_gil = ctypes.PYFUNCTYPE
         self.take = with_gil(pointer, pointer, i64)(self._loaded["take"])
@@ -182,25 +124,18 @@ def arrays_as_expected() -> bool:
 
     It is part of NumPy's ABI; should a build differ, calls take the slow path and stay right.
     """
-
-    def word(address: int, kind: Any = ctypes.c_void_p) -> int:
-        return kind.from_address(address).value or 0
-
     if sys.implementation.name != "cpython":
         return False
     for a in (np.zeros((3, 5), np.float32), np.zeros(7, np.int8)[1:], np.zeros((4, 2), np.int16).T):
-        at = id(a)
-        flags = (C_CONTIGUOUS * a.flags.c_contiguous) | (ALIGNED * a.flags.aligned)
-        mask = C_CONTIGUOUS | ALIGNED | WRITEABLE
-        if (
-            a.__sizeof__() < 72
-            or word(at + 8) != id(np.ndarray)
-            or word(at + 16) != a.ctypes.data
-            or word(at + 24, ctypes.c_int32) != a.ndim
-            or [word(word(at + 32) + 8 * d, ctypes.c_int64) for d in range(a.ndim)] != [*a.shape]
-            or word(at + 56) != id(a.dtype)
-            or word(at + 64, ctypes.c_int32) & mask != flags | WRITEABLE
-        ):
+        if a.__sizeof__() < ctypes.sizeof(Array):
+            return False
+        head = Array.from_address(id(a))
+        if (head.type, head.data, head.ndim) != (id(np.ndarray), a.ctypes.data, a.ndim):
+            return False
+        if tuple((ctypes.c_int64 * a.ndim).from_address(head.shape)) != a.shape:
+            return False
+        flags = C_CONTIGUOUS * a.flags.c_contiguous | ALIGNED * a.flags.aligned | WRITEABLE
+        if head.descr != id(a.dtype) or head.flags & (C_CONTIGUOUS | ALIGNED | WRITEABLE) != flags:
             return False
     return True
 
@@ -225,17 +160,16 @@ def adopt_tensors(tensor_type: type) -> None:
         PROCESS.tensor_type = id(tensor_type)
 
 
-def context(
-    entry: int, params: Sequence[Param], shared: int, private: int, max_threads: int
-) -> Context:
-    """An executable's table. `shared` and `private` are already aligned."""
+def context(entry: int, params: Sequence[Param], kernel: Kernel) -> Context:
+    """An executable's table: `entry` is the kernel's address."""
     return Context(
         entry=entry,
         params=(Param * max(1, len(params)))(*params),
         count=len(params),
         call_count=sum(p.kind != BOUND for p in params),
-        shared=shared,
-        private=private,
-        max_threads=max_threads,
+        shared=align(kernel.shared_bytes),
+        private=align(kernel.private_bytes),
+        max_threads=kernel.max_threads,
+        cores=kernel.target.cores,
         process=ctypes.pointer(PROCESS),
     )

@@ -6,17 +6,9 @@ run and the slow path in Python finds out why. Everything but the kernel itself 
 GIL, so the free list of workspaces needs no lock.
 """
 
-# Types mirror the ctypes structures of `native`; %Array and %Object are the stable heads of NumPy's
-# and CPython's objects (checked when the module is loaded), %Tensor is DLPack's DLTensor.
-TYPES = """
-%Process = type { ptr, ptr, ptr, i64, ptr, ptr, ptr, ptr, ptr }
-%Context = type { ptr, ptr, i64, i64, ptr, i64, i64, i64, i64, ptr }
-%Param = type { ptr, i64, ptr, i64, ptr, i64, i64, i64, i64 }
-%Runtime = type { ptr, ptr, ptr, i32 }
-%Workspace = type { ptr, i64 }
-%Object = type { i64, ptr }
-%Array = type { i64, ptr, ptr, i32, ptr, ptr, ptr, ptr, i32 }
-%Tensor = type { ptr, i32, i32, i32, i32, ptr, ptr, i64 }
+from .layout import expand, llvm_types
+
+DECLARATIONS = """
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyLong_FromLong(i64)
 declare ptr @PyErr_NoMemory()
@@ -34,17 +26,16 @@ declare i32 @clock_gettime(i32, ptr)
 WORKSPACE = """
 define ptr @take(ptr %ctx, i64 %need) {
   %slot = alloca ptr
-  %list = getelementptr %Context, ptr %ctx, i32 0, i32 4
+  %list = at %Context.free, %ctx
   br label %look
 look:
   %head = load ptr, ptr %list
   %none = icmp eq ptr %head, null
   br i1 %none, label %allocate, label %pop
 pop:
-  %next = load ptr, ptr %head
+  %next = get %Workspace.next, %head
   store ptr %next, ptr %list
-  %sizep = getelementptr %Workspace, ptr %head, i32 0, i32 1
-  %size = load i64, ptr %sizep
+  %size = get %Workspace.size, %head
   %enough = icmp uge i64 %size, %need
   br i1 %enough, label %done, label %drop
 drop:
@@ -57,7 +48,7 @@ allocate:
   br i1 %ok, label %fresh, label %fail
 fresh:
   %new = load ptr, ptr %slot
-  %newsize = getelementptr %Workspace, ptr %new, i32 0, i32 1
+  %newsize = at %Workspace.size, %new
   store i64 %need, ptr %newsize
   br label %done
 done:
@@ -70,7 +61,7 @@ fail:
 
 define void @give(ptr %ctx, ptr %data) {
   %block = getelementptr i8, ptr %data, i64 -64
-  %list = getelementptr %Context, ptr %ctx, i32 0, i32 4
+  %list = at %Context.free, %ctx
   %head = load ptr, ptr %list
   store ptr %head, ptr %block
   store ptr %block, ptr %list
@@ -78,14 +69,14 @@ define void @give(ptr %ctx, ptr %data) {
 }
 
 define void @drain(ptr %ctx) {
-  %list = getelementptr %Context, ptr %ctx, i32 0, i32 4
+  %list = at %Context.free, %ctx
   br label %look
 look:
   %head = load ptr, ptr %list
   %none = icmp eq ptr %head, null
   br i1 %none, label %done, label %drop
 drop:
-  %next = load ptr, ptr %head
+  %next = get %Workspace.next, %head
   store ptr %next, ptr %list
   call void @free(ptr %head)
   br label %look
@@ -97,36 +88,30 @@ done:
 # Fill `%rt` for a call of this executable and say how much workspace it needs.
 RUN = """
 define i64 @prepare(ptr %ctx, ptr %rt) {
-  %processp = getelementptr %Context, ptr %ctx, i32 0, i32 9
-  %process = load ptr, ptr %processp
-  %gomp = load ptr, ptr %process
-  %numberp = getelementptr %Process, ptr %process, i32 0, i32 1
-  %number = load ptr, ptr %numberp
-  %teamp = getelementptr %Process, ptr %process, i32 0, i32 2
-  %team = load ptr, ptr %teamp
-  %defaultp = getelementptr %Process, ptr %process, i32 0, i32 3
-  %default = load i64, ptr %defaultp
-  %mostp = getelementptr %Context, ptr %ctx, i32 0, i32 7
-  %most = load i64, ptr %mostp
-  %ownp = getelementptr %Context, ptr %ctx, i32 0, i32 8
-  %own = load i64, ptr %ownp
+  %process = get %Context.process, %ctx
+  %gomp = get %Process.gomp_parallel, %process
+  %number = get %Process.thread_num, %process
+  %team = get %Process.num_threads, %process
+  %default = get %Process.default_threads, %process
+  %most = get %Context.max_threads, %ctx
+  %own = get %Context.threads, %ctx
   %unset = icmp eq i64 %own, 0
-  %asked = select i1 %unset, i64 %default, i64 %own
+  %cores = get %Context.cores, %ctx
+  %usual = call i64 @llvm.umin.i64(i64 %default, i64 %cores)
+  %asked = select i1 %unset, i64 %usual, i64 %own
   %capped = call i64 @llvm.umin.i64(i64 %asked, i64 %most)
   %serial = icmp eq ptr %gomp, null
   %threads = select i1 %serial, i64 1, i64 %capped
   %threads32 = trunc i64 %threads to i32
   store ptr %gomp, ptr %rt
-  %rt1 = getelementptr %Runtime, ptr %rt, i32 0, i32 1
+  %rt1 = at %Runtime.thread_num, %rt
   store ptr %number, ptr %rt1
-  %rt2 = getelementptr %Runtime, ptr %rt, i32 0, i32 2
+  %rt2 = at %Runtime.num_threads, %rt
   store ptr %team, ptr %rt2
-  %rt3 = getelementptr %Runtime, ptr %rt, i32 0, i32 3
+  %rt3 = at %Runtime.threads, %rt
   store i32 %threads32, ptr %rt3
-  %sharedp = getelementptr %Context, ptr %ctx, i32 0, i32 5
-  %shared = load i64, ptr %sharedp
-  %privatep = getelementptr %Context, ptr %ctx, i32 0, i32 6
-  %private = load i64, ptr %privatep
+  %shared = get %Context.shared, %ctx
+  %private = get %Context.private, %ctx
   %privates = mul i64 %threads, %private
   %need = add i64 %shared, %privates
   ret i64 %need
@@ -136,7 +121,7 @@ declare i64 @llvm.umin.i64(i64, i64)
 define internal ptr @run(ptr %ctx, ptr %addresses) {
   %rt = alloca %Runtime
   %need = call i64 @prepare(ptr %ctx, ptr %rt)
-  %entry = load ptr, ptr %ctx
+  %entry = get %Context.entry, %ctx
   %without = icmp eq i64 %need, 0
   br i1 %without, label %go, label %with
 with:
@@ -161,7 +146,8 @@ done:
   ret ptr %result
 }
 
-define i32 @bench(ptr %entry, ptr %addresses, ptr %workspace, ptr %rt, i64 %number, i64 %repeats, ptr %times) {
+define i32 @bench(ptr %entry, ptr %addresses, ptr %workspace, ptr %rt,
+                  i64 %number, i64 %repeats, ptr %times) {
   %begin = alloca { i64, i64 }
   %end = alloca { i64, i64 }
   %begin.ns = getelementptr i64, ptr %begin, i64 1
@@ -234,39 +220,30 @@ differ:
 }
 
 define internal ptr @array_address(ptr %param, ptr %object) {
-  %descrp = getelementptr %Array, ptr %object, i32 0, i32 7
-  %descr = load ptr, ptr %descrp
-  %wantedp = getelementptr %Param, ptr %param, i32 0, i32 2
-  %wanted = load ptr, ptr %wantedp
+  %descr = get %Array.descr, %object
+  %wanted = get %Param.descr, %param
   %dtype = icmp eq ptr %descr, %wanted
   br i1 %dtype, label %rank, label %no
 rank:
-  %ndp = getelementptr %Array, ptr %object, i32 0, i32 3
-  %nd32 = load i32, ptr %ndp
+  %nd32 = get %Array.ndim, %object
   %nd = sext i32 %nd32 to i64
-  %ndimp = getelementptr %Param, ptr %param, i32 0, i32 3
-  %ndim = load i64, ptr %ndimp
+  %ndim = get %Param.ndim, %param
   %ranks = icmp eq i64 %nd, %ndim
   br i1 %ranks, label %flags, label %no
 flags:
-  %havep = getelementptr %Array, ptr %object, i32 0, i32 8
-  %have32 = load i32, ptr %havep
+  %have32 = get %Array.flags, %object
   %have = zext i32 %have32 to i64
-  %needp = getelementptr %Param, ptr %param, i32 0, i32 6
-  %need = load i64, ptr %needp
+  %need = get %Param.flags, %param
   %both = and i64 %have, %need
   %layout = icmp eq i64 %both, %need
   br i1 %layout, label %shape, label %no
 shape:
-  %dimsp = getelementptr %Array, ptr %object, i32 0, i32 4
-  %dims = load ptr, ptr %dimsp
-  %extentsp = getelementptr %Param, ptr %param, i32 0, i32 4
-  %extents = load ptr, ptr %extentsp
+  %dims = get %Array.shape, %object
+  %extents = get %Param.shape, %param
   %same = call i1 @same_shape(ptr %dims, ptr %extents, i64 %ndim)
   br i1 %same, label %yes, label %no
 yes:
-  %datap = getelementptr %Array, ptr %object, i32 0, i32 2
-  %data = load ptr, ptr %datap
+  %data = get %Array.data, %object
   ret ptr %data
 no:
   ret ptr inttoptr (i64 -1 to ptr)
@@ -274,54 +251,43 @@ no:
 
 define internal ptr @tensor_address(ptr %process, ptr %param, ptr %object) {
   %t = alloca %Tensor
-  %namep = getelementptr %Process, ptr %process, i32 0, i32 7
-  %name = load ptr, ptr %namep
+  %name = get %Process.requires_grad, %process
   %grad = call ptr @PyObject_GetAttr(ptr %object, ptr %name)
   %raised = icmp eq ptr %grad, null
   br i1 %raised, label %error, label %plain
 plain:
   call void @Py_DecRef(ptr %grad)
-  %falsep = getelementptr %Process, ptr %process, i32 0, i32 8
-  %false = load ptr, ptr %falsep
+  %false = get %Process.false, %process
   %detached = icmp eq ptr %grad, %false
   br i1 %detached, label %export, label %no
 export:
-  %functionp = getelementptr %Process, ptr %process, i32 0, i32 6
-  %function = load ptr, ptr %functionp
+  %function = get %Process.tensor_export, %process
   %failed = call i32 %function(ptr %object, ptr %t)
   %exported = icmp eq i32 %failed, 0
   br i1 %exported, label %device, label %error
 device:
-  %devicep = getelementptr %Tensor, ptr %t, i32 0, i32 1
-  %kind = load i32, ptr %devicep
+  %kind = get %Tensor.device_type, %t
   %cpu = icmp eq i32 %kind, 1
   br i1 %cpu, label %type, label %no
 type:
-  %typep = getelementptr %Tensor, ptr %t, i32 0, i32 4
-  %type32 = load i32, ptr %typep
+  %type32 = get %Tensor.dtype, %t
   %type64 = zext i32 %type32 to i64
-  %wantedp = getelementptr %Param, ptr %param, i32 0, i32 7
-  %wanted = load i64, ptr %wantedp
+  %wanted = get %Param.dlpack_type, %param
   %dtype = icmp eq i64 %type64, %wanted
   br i1 %dtype, label %rank, label %no
 rank:
-  %ndp = getelementptr %Tensor, ptr %t, i32 0, i32 3
-  %nd32 = load i32, ptr %ndp
+  %nd32 = get %Tensor.ndim, %t
   %nd = sext i32 %nd32 to i64
-  %ndimp = getelementptr %Param, ptr %param, i32 0, i32 3
-  %ndim = load i64, ptr %ndimp
+  %ndim = get %Param.ndim, %param
   %ranks = icmp eq i64 %nd, %ndim
   br i1 %ranks, label %shape, label %no
 shape:
-  %dimsp = getelementptr %Tensor, ptr %t, i32 0, i32 5
-  %dims = load ptr, ptr %dimsp
-  %extentsp = getelementptr %Param, ptr %param, i32 0, i32 4
-  %extents = load ptr, ptr %extentsp
+  %dims = get %Tensor.shape, %t
+  %extents = get %Param.shape, %param
   %same = call i1 @same_shape(ptr %dims, ptr %extents, i64 %ndim)
   br i1 %same, label %layout, label %no
 layout:
-  %stridesp = getelementptr %Tensor, ptr %t, i32 0, i32 6
-  %strides = load ptr, ptr %stridesp
+  %strides = get %Tensor.strides, %t
   %implied = icmp eq ptr %strides, null
   br i1 %implied, label %place, label %stride
 stride:
@@ -343,12 +309,10 @@ compare:
 counted:
   br label %stride
 place:
-  %data = load ptr, ptr %t
-  %offsetp = getelementptr %Tensor, ptr %t, i32 0, i32 7
-  %offset = load i64, ptr %offsetp
+  %data = get %Tensor.data, %t
+  %offset = get %Tensor.byte_offset, %t
   %address = getelementptr i8, ptr %data, i64 %offset
-  %maskp = getelementptr %Param, ptr %param, i32 0, i32 8
-  %mask = load i64, ptr %maskp
+  %mask = get %Param.alignment_mask, %param
   %bits = ptrtoint ptr %address to i64
   %low = and i64 %bits, %mask
   %aligned = icmp eq i64 %low, 0
@@ -363,18 +327,15 @@ no:
 }
 
 define internal ptr @object_address(ptr %process, ptr %param, ptr %object) {
-  %typep = getelementptr %Object, ptr %object, i32 0, i32 1
-  %type = load ptr, ptr %typep
-  %arraysp = getelementptr %Process, ptr %process, i32 0, i32 4
-  %arrays = load ptr, ptr %arraysp
+  %type = get %Array.type, %object
+  %arrays = get %Process.array_type, %process
   %array = icmp eq ptr %type, %arrays
   br i1 %array, label %numpy, label %other
 numpy:
   %a = call ptr @array_address(ptr %param, ptr %object)
   ret ptr %a
 other:
-  %tensorsp = getelementptr %Process, ptr %process, i32 0, i32 5
-  %tensors = load ptr, ptr %tensorsp
+  %tensors = get %Process.tensor_type, %process
   %tensor = icmp eq ptr %type, %tensors
   br i1 %tensor, label %torch, label %no
 torch:
@@ -392,10 +353,8 @@ outer:
   br i1 %morei, label %outputs, label %clean
 outputs:
   %p = getelementptr %Param, ptr %params, i64 %i
-  %kindp = getelementptr %Param, ptr %p, i32 0, i32 1
-  %kind = load i64, ptr %kindp
-  %sizep = getelementptr %Param, ptr %p, i32 0, i32 5
-  %size = load i64, ptr %sizep
+  %kind = get %Param.kind, %p
+  %size = get %Param.nbytes, %p
   %ap = getelementptr i64, ptr %addresses, i64 %i
   %a = load i64, ptr %ap
   %a.end = add i64 %a, %size
@@ -407,8 +366,7 @@ inner:
   br i1 %morej, label %test, label %step
 test:
   %q = getelementptr %Param, ptr %params, i64 %j
-  %qsizep = getelementptr %Param, ptr %q, i32 0, i32 5
-  %qsize = load i64, ptr %qsizep
+  %qsize = get %Param.nbytes, %q
   %bp = getelementptr i64, ptr %addresses, i64 %j
   %b = load i64, ptr %bp
   %b.end = add i64 %b, %qsize
@@ -436,17 +394,13 @@ clean:
 CALLER = """
 define ptr @{name}(ptr %self, ptr %args, i64 %nargs) {{
   %ctx = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %wantp = getelementptr %Context, ptr %ctx, i32 0, i32 3
-  %want = load i64, ptr %wantp
+  %want = get %Context.call_count, %ctx
   %right = icmp eq i64 %nargs, %want
   br i1 %right, label %begin, label %no
 begin:
-  %paramsp = getelementptr %Context, ptr %ctx, i32 0, i32 1
-  %params = load ptr, ptr %paramsp
-  %countp = getelementptr %Context, ptr %ctx, i32 0, i32 2
-  %count = load i64, ptr %countp
-  %processp = getelementptr %Context, ptr %ctx, i32 0, i32 9
-  %process = load ptr, ptr %processp
+  %params = get %Context.params, %ctx
+  %count = get %Context.count, %ctx
+  %process = get %Context.process, %ctx
   %addresses = alloca ptr, i64 %count
   br label %loop
 loop:
@@ -456,12 +410,11 @@ loop:
   br i1 %more, label %pick, label %call
 pick:
   %param = getelementptr %Param, ptr %params, i64 %i
-  %kindp = getelementptr %Param, ptr %param, i32 0, i32 1
-  %kind = load i64, ptr %kindp
+  %kind = get %Param.kind, %param
   %bound = icmp eq i64 %kind, 2
   br i1 %bound, label %constant, label %given
 constant:
-  %kept = load ptr, ptr %param
+  %kept = get %Param.data, %param
   br label %set
 given:
   %objectp = getelementptr ptr, ptr %args, i64 %j
@@ -489,9 +442,10 @@ no:
 }}
 """
 
-TEXT = "".join(
-    (
-        TYPES,
+TEXT = llvm_types() + "".join(
+    expand(part)
+    for part in (
+        DECLARATIONS,
         WORKSPACE,
         RUN,
         CHECKS,

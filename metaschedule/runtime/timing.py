@@ -13,7 +13,8 @@ import numpy as np
 from metaschedule.ir import is_float, numpy_dtype
 
 from .kernel import ArgSpec
-from .native import Context, Runtime, native_module
+from .layout import Context, Runtime
+from .native import native_module
 
 REPEAT_TIME = 1e-3  # a repeat shorter than this is too noisy to count
 MAX_REPEATS = 1000

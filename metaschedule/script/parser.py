@@ -1,77 +1,25 @@
 """Statements of the script: the syntax tree of one function to a `Program`.
 
-Read `Parser.program` first, then `Parser.statement`. A block begins with its head (iterators,
-where, reads, writes, annotate, buffers, init), a program with its annotations and buffers; `Head`
-collects them.
+Read `Parser.program` first, then `Parser.statement`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from .. import ir
-
-try:  # TEMPORARY until arith exists
-    from ..arith import block_signature, simplify
-except ImportError:
-
-    def simplify(e):
-        return e
-
-
-from ..ir.printer import RESERVED
+from ..arith import block_signature, simplify
 from . import namespace
-from .expressions import BINARY, Expressions, Value, parts, plain
-from .source import Source
+from .blocks import Declarations, Head
+from .data import BINARY
+from .expressions import Value
 
+EXPRESSION_WORDS = (*ir.FUNCTIONS, *ir.DTYPES, "select", "cast", "neg", "min", "max")
 LOOPS = ("serial", "parallel", "vectorized", "unrolled", "bind")
 
 
-@dataclass(slots=True)
-class Head:
-    """What stands before the statements of a block, or of the program (`block` is then False)."""
-
-    block: bool
-    iters: list[ir.Iter] = field(default_factory=list)
-    bindings: list[ir.Expr] = field(default_factory=list)
-    predicate: list[ir.Expr] = field(default_factory=list)
-    allocs: list[ir.Buffer] = field(default_factory=list)
-    init: ir.Body = ()
-    given: dict[str, Any] = field(
-        default_factory=dict
-    )  # reads, writes, annotations: at most once each
-
-
-class Parser(Expressions):
-    """Reads one function. `places` remembers the syntax of nodes, to say where a mistake is."""
-
-    def __init__(self, source: Source, outside: Mapping[str, Any]) -> None:
-        super().__init__(source, outside)
-        self.places: dict[Any, ast.AST] = {}
-
-    # --- names ---
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        outer = dict(self.names)
-        yield
-        self.ended |= self.names.keys() - outer.keys()
-        self.names = outer
-
-    def declare(self, name: str, node: ast.AST, meaning: ir.Expr | ir.Buffer) -> None:
-        if name in RESERVED:
-            raise self.error(f"{name} means something else in a script: choose another name", node)
-        if name in self.names:
-            raise self.error(f"{name} is already in use here: choose another name", node)
-        self.names[name] = meaning
-        if isinstance(meaning, ir.Buffer):
-            self.places[meaning] = node
+class Parser(Declarations):
+    """Reads one function."""
 
     # --- programs ---
 
@@ -122,34 +70,6 @@ class Parser(Expressions):
             (inputs if word == "Tensor" else outputs).append(buffer)
         return inputs, outputs
 
-    def allocation(self, name: str, node: ast.Call, word: str) -> ir.Buffer:
-        """The buffer that a Tensor, Output, alloc or table declares."""
-        given = self.arguments(node, word)
-        shape = self.source.build(given["shape"], ir.check_shape, self.static(given["shape"]), name)
-        dtype = self.dtype(given["dtype"]) if "dtype" in given else "float32"
-        scope = self.string(given["scope"], "a scope") if "scope" in given else "global"
-        constant = self.static(given["constant"]) if "constant" in given else False
-        if not isinstance(constant, bool):
-            raise self.error("constant is True or False", given["constant"])
-        data = self.table(given["values"], shape, dtype) if word == "table" else None
-        return self.source.build(node, ir.Buffer, name, shape, dtype, scope, constant, data)
-
-    def table(self, node: ast.expr, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        if isinstance(node, (ast.List, ast.Tuple)):
-            values: list[Any] = [
-                self.source.build(part, ir.const, self.element(part, dtype), dtype).value
-                for part in node.elts
-            ]
-        else:
-            data = self.static(node)
-            if not isinstance(data, tuple):
-                raise self.error("the values of a table are a flat list of numbers", node)
-            values = [self.source.build(node, ir.const, value, dtype).value for value in data]
-        size = int(np.prod(shape, dtype=object))
-        if len(values) != size:
-            raise self.error(f"{len(values)} values for shape {shape}, which has {size}", node)
-        return np.array(values, dtype=ir.numpy_dtype(dtype)).reshape(shape)
-
     # --- bodies and heads ---
 
     def body(self, nodes: list[ast.stmt], head: Head | None = None) -> ir.Body:
@@ -162,116 +82,6 @@ class Parser(Expressions):
                 self.places[stmt] = node
                 result.append(stmt)
             return tuple(result)
-
-    def in_head(self, node: ast.stmt, head: Head | None, late: bool) -> bool:
-        """Whether `node` belongs to a head; if so it is read into `head`."""
-        call: Any = None
-        if isinstance(node, (ast.Assign, ast.Expr)):
-            call = node.value
-        elif isinstance(node, ast.With) and len(node.items) == 1:
-            call = node.items[0].context_expr
-        word = self.word(call.func) if isinstance(call, ast.Call) else None
-        if word is None or word == "block":
-            return False
-        assert isinstance(call, ast.Call)
-        if isinstance(node, ast.Assign) and word in ("alloc", "table"):
-            if head is None:
-                raise self.error(
-                    "buffers are made in the program or in a block, not in a loop", node
-                )
-            buffer = self.allocation(target := self.target(node), call, word)
-            self.declare(target, node, buffer)
-            head.allocs.append(buffer)
-        elif isinstance(node, ast.Assign) and word in ir.ITER_KINDS:
-            self.check_block(head, late, word, node).iters.append(
-                self.iterator(node, head, call, word)
-            )
-        elif isinstance(node, ast.With) and word == "init":
-            self.check_block(head, late, word, node)
-            self.once(head, word, node, self.arguments(call, word))
-            self.no_alias(node)
-            assert head is not None
-            head.init = self.body(node.body)
-            if not head.init:
-                raise self.error("T.init is empty: leave it out", node)
-        elif isinstance(node, ast.Expr) and word == "where":
-            condition = self.condition(self.arguments(call, word)["condition"])
-            self.check_block(head, late, word, node).predicate.append(condition)
-            self.places[condition] = node
-        elif isinstance(node, ast.Expr) and word in ("reads", "writes"):
-            self.check_block(head, late, word, node)
-            regions = self.arguments(call, word).get("regions", ())
-            self.once(head, word, node, tuple([self.region(r) for r in regions]))
-        elif isinstance(node, ast.Expr) and word == "annotate":
-            if head is None or late:
-                raise self.error("T.annotate stands at the start of a block or program", node)
-            notes = self.annotations(self.arguments(call, word)["annotations"])
-            self.once(head, word, node, notes)
-        else:
-            return False
-        return True
-
-    def check_block(self, head: Head | None, late: bool, word: str, node: ast.stmt) -> Head:
-        if head is None or not head.block or late:
-            raise self.error(f"T.{word} stands at the start of a block", node)
-        return head
-
-    def once(self, head: Head | None, word: str, node: ast.AST, value: Any) -> None:
-        assert head is not None
-        if word in head.given:
-            raise self.error(f"T.{word} is given twice", node)
-        head.given[word] = value
-
-    def iterator(self, node: ast.Assign, head: Head | None, call: ast.Call, kind: str) -> ir.Iter:
-        assert head is not None
-        given = self.arguments(call, kind)
-        extent = self.integer(given["extent"], "an extent")
-        head.bindings.append(self.integer(given["binding"], "a binding"))
-        name = self.target(node)
-        var = ir.Var(name)
-        self.declare(name, node, var)
-        result = ir.Iter(var, extent, kind)
-        self.places[result] = node
-        return result
-
-    def target(self, node: ast.Assign) -> str:
-        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            return node.targets[0].id
-        raise self.error("declare one name at a time", node)
-
-    def annotations(self, node: ast.expr) -> ir.Annotations:
-        value = self.static(node)
-        if not isinstance(value, dict):
-            raise self.error("annotations are a dictionary with string keys", node)
-        return value
-
-    def region(self, node: ast.expr) -> ir.Region:
-        if isinstance(node, ast.Name):
-            return self.buffer(node).whole()
-        if not isinstance(node, ast.Subscript):
-            raise self.error("expected a region of a buffer, as in A[i, 0 : T.size(8)]", node)
-        buffer = self.buffer(node.value)
-        dims = parts(node)
-        if len(dims) != len(buffer.shape):
-            raise self.error(
-                f"{buffer.name} has {len(buffer.shape)} dimension(s), indexed with {len(dims)}",
-                node,
-            )
-        ranges = [self.span(dim, buffer.shape[at]) for at, dim in enumerate(dims)]
-        return ir.Region(buffer, tuple(ranges))
-
-    def span(self, node: ast.expr, length: int) -> tuple[ir.Expr, ir.Expr]:
-        """First index and number of indices of one dimension of a region."""
-        if not isinstance(node, ast.Slice):
-            return self.integer(node, "an index"), ir.const(1)
-        if node.step is not None:
-            raise self.error("a region has no step", node.step)
-        start = self.integer(node.lower, "an index") if node.lower else ir.const(0)
-        if isinstance(node.upper, ast.Call) and self.word(node.upper.func) == "size":
-            extent = self.arguments(node.upper, "size")["extent"]
-            return start, self.integer(extent, "a size")
-        stop = self.integer(node.upper, "an index") if node.upper else ir.const(length)
-        return start, self.source.build(node, lambda: simplify(stop - start))
 
     # --- statements ---
 
@@ -296,10 +106,12 @@ class Parser(Expressions):
             return ir.Assert(self.condition(node.test), message)
         if isinstance(node, ast.Expr):
             word = self.word(node.value.func) if isinstance(node.value, ast.Call) else None
-            hint = f"; write {namespace.form(word)}" if word else ": store it into a buffer"
+            stored = word is None or word in EXPRESSION_WORDS
+            hint = ": store it into a buffer" if stored else f"; write {namespace.form(word or '')}"
             raise self.error(f"the value of this expression is not used{hint}", node)
-        kind = type(node).__name__
-        raise self.error(f"{kind} is not part of the script{STATEMENT_HINTS.get(kind, '')}", node)
+        what, _, instead = UNSUPPORTED.get(type(node), "this statement").partition(":")
+        colon = ":" if instead else ""
+        raise self.error(f"{what} is not part of the script{colon}{instead}", node)
 
     def assignment(self, node: ast.Assign) -> ir.Stmt:
         if len(node.targets) != 1:
@@ -330,6 +142,8 @@ class Parser(Expressions):
         if isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Subscript):
             buffer = self.buffer(node.value)
             return buffer, self.indices(buffer, node)
+        if isinstance(node, ast.Subscript):
+            raise self.error("write all indices in one pair of brackets, as in A[i, j]", node)
         if isinstance(node, ast.Name) and isinstance(self.names.get(node.id), ir.Buffer):
             raise self.error(f"store to an element, as in {node.id}[i] = ...", node)
         raise self.error(
@@ -376,10 +190,6 @@ class Parser(Expressions):
         reads, writes = block_signature(result)
         reads, writes = head.given.get("reads", reads), head.given.get("writes", writes)
         return ir.changed(result, reads=reads, writes=writes)
-
-    def no_alias(self, node: ast.With) -> None:
-        if node.items[0].optional_vars is not None:
-            raise self.error("`as` gives nothing here: leave it out", node.items[0].optional_vars)
 
     # --- loops ---
 
@@ -448,18 +258,18 @@ class Parser(Expressions):
         return found
 
 
-STATEMENT_HINTS = {
-    "Return": ": a program stores into its outputs",
-    "FunctionDef": ": a program is one function",
-    "AnnAssign": ": store into a buffer made with T.alloc",
-    "Break": ": use a while loop with a condition",
-    "Continue": ": use an if",
-    "Import": ": nothing is executed",
-    "ImportFrom": ": nothing is executed",
-    "Raise": ": use assert",
-    "Try": ": use assert",
-    "Delete": "",
+UNSUPPORTED: dict[type[ast.stmt], str] = {
+    ast.Return: "return: a program stores into its outputs",
+    ast.FunctionDef: "a function: a program is one function",
+    ast.ClassDef: "a class: a program is one function",
+    ast.AnnAssign: "an annotated variable: store into a buffer made with T.alloc",
+    ast.Break: "break: use while with a condition",
+    ast.Continue: "continue: use if",
+    ast.Import: "import: nothing is executed",
+    ast.ImportFrom: "import: nothing is executed",
+    ast.Raise: "raise: use assert",
+    ast.Try: "try: use assert",
+    ast.Match: "match: use if and elif",
+    ast.Delete: "del: buffers live as long as their block",
+    ast.Global: "global: everything is a buffer",
 }
-
-
-__all__ = ["Parser", "plain"]

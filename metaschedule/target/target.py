@@ -106,7 +106,8 @@ class Target:
 
     def __str__(self) -> str:
         return (
-            f"{self.name} ({self.cpu}, {self.vector_registers} vectors of {8 * self.vector_bytes} bits, "
+            f"{self.name} ({self.cpu}, "
+            f"{self.vector_registers} vectors of {8 * self.vector_bytes} bits, "
             f"{self.cores} core{'s' if self.cores != 1 else ''}, "
             f"L1 {size(self.l1)}, L2 {size(self.l2)}, L3 {size(self.l3)})"
         )

@@ -25,7 +25,6 @@ from ..ir import (
     Substitute,
     TupleStore,
     Var,
-    as_int,
     const,
     operands,
     subexpressions,
@@ -151,7 +150,7 @@ def stage_expressions(stage: Stage) -> list[Expr]:
 
 
 class Frame:
-    """The loops of a stage, the iterators of its block, and the stage's expressions in their terms."""
+    """The loops of a stage, the iterators of its block, and expressions in their terms."""
 
     def __init__(self, stage: Stage, buffers: dict[Buffer, Buffer], with_axes: bool) -> None:
         self.loops: dict[Var, Expr] = {}  # with their extents

@@ -26,8 +26,9 @@ from .catalogue import create, resolve
 def flops(what: Program | str, config: int = 0, **overrides: Any) -> int:
     """Floating-point operations: of a program as written, or of a workload.
 
-    Every operator and function call on floats counts as one, so a multiply-add counts two. The
-    two ways of asking differ for T2D only, whose program multiplies by zeros that a kernel need not.
+    Every operator and function call on floats counts as one, so a multiply-add counts as two.
+    The two ways of asking differ for T2D only, whose program multiplies by zeros that a kernel
+    need not.
 
     >>> flops("GMM") == 2 * 128**3
     True

@@ -10,7 +10,7 @@ import ctypes
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -44,7 +44,7 @@ TARGETS = {
 # --- compiling ----------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=None)
+@cache
 def jit() -> llvm.LLJIT:
     return llvm.create_lljit_compiler(host())
 
@@ -107,9 +107,9 @@ end:
 """
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(dtype: str, lanes: int) -> dict[str, Callable[..., Array]]:
-    """Every function of one type and width, from one module: also a test that they live together."""
+    """Every function of one type and width, from one module: they must live together."""
     names = list(FUNCTIONS)
     declared = frozenset[str]().union(*(declarations(name, dtype, lanes) for name in names))
     text = "\n".join(sorted(declared))
@@ -155,9 +155,14 @@ def sigmoid(x: Array) -> Array:
     return np.where(x < 0, small, 1) / (1 + small)
 
 
+def widened(x: Array) -> Array:
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return x.astype(np.float64)
+
+
 def truth(name: str, *args: Array) -> Array:
     """Computed in float64."""
-    wide = [arg.astype(np.float64) for arg in args]
+    wide = [widened(arg) for arg in args]
     with np.errstate(all="ignore"):
         match name:
             case "rsqrt":
@@ -182,7 +187,7 @@ def ulps(got: Array, want: Array) -> Array:
         rounded = want.astype(np.float32)
         _, exponent = np.frexp(want)
         unit = np.ldexp(1.0, np.maximum(exponent - 1, -126) - 23)
-        error = np.abs(got.astype(np.float64) - want) / unit
+        error = np.abs(widened(got) - want) / unit
     exact = (got == rounded) | (np.isnan(got) & np.isnan(want))
     exceptional = ~np.isfinite(rounded)
     error = np.where(exceptional, np.where(exact, 0, np.inf), error)
@@ -220,16 +225,18 @@ def every_exponent() -> Array:
     return (high[:, None] | mantissas.astype(np.uint32)[None, :]).ravel().view(np.float32)
 
 
-@lru_cache(maxsize=None)
+@cache
 def inputs() -> Array:
     rng = np.random.default_rng(7)
     parts = [SPECIAL, every_exponent()]
     parts.append(rng.integers(0, 2**32, 2**16, dtype=np.uint32).view(np.float32))
     parts += [rng.uniform(-r, r, 2**15).astype(np.float32) for r in (0.01, 1.0, 10.0, 110.0, 2e5)]
     # the joints of the pieces, and multiples of pi/2, where little is left after the reduction
-    joints = np.float32([0.5, 0.9, 1, 4, 9, 10, 88.72284, -87.33655, -103.97208, 89.4, 2 / 3, 4 / 3])
+    joints = np.array(
+        [0.5, 0.9, 1, 4, 9, 10, 88.72284, -87.33655, -103.97208, 89.4, 2 / 3, 4 / 3], np.float32
+    )
     turns = (np.arange(1, 2**16) * (np.pi / 2)).astype(np.float32)
-    for centre in (joints, -joints, turns, np.float32([2.0**17])):
+    for centre in (joints, -joints, turns, np.array([2.0**17], np.float32)):
         for step in range(-2, 3):
             parts.append((centre.view(np.uint32) + np.uint32(step % 2**32)).view(np.float32))
     return np.concatenate(parts)
@@ -314,7 +321,7 @@ def test_pow_in_other_widths(lanes: int):
 
 def test_pow_float64():
     for x, y in pairs():
-        wide = x[:4096].astype(np.float64), y[:4096].astype(np.float64)
+        wide = widened(x[:4096]), widened(y[:4096])
         got, want = compiled("float64", 4)["pow"](*wide), truth("pow", *wide)
         np.testing.assert_allclose(got, want, rtol=1e-15, atol=1e-320)
 
@@ -333,7 +340,7 @@ def test_bounded_functions_stay_in_bounds():
 
 
 def test_saturation_is_exact():
-    far = np.float32([20, 1e3, 1e30, np.inf])
+    far = np.array([20, 1e3, 1e30, np.inf], np.float32)
     for name, left in {"tanh": -1, "erf": -1, "sigmoid": None}.items():
         run = compiled("float32", 4)[name]
         np.testing.assert_array_equal(run(far), 1)

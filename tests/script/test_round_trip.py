@@ -7,6 +7,7 @@ import ast
 from hypothesis import given
 
 from metaschedule import ir
+from metaschedule.arith import block_signature
 from metaschedule.script import parse
 from metaschedule.verifier import verify
 from tests.script.random_programs import programs
@@ -24,6 +25,30 @@ def test_printing_then_parsing_gives_the_same_program(program: ir.Program) -> No
 @given(programs())
 def test_the_verifier_accepts_well_formed_programs(program: ir.Program) -> None:
     verify(program)
+
+
+SIGNATURE = ("T.reads(", "T.writes(")
+
+
+class Forget(ir.Rewriter):
+    """Drops the signatures of all blocks and infers them again, innermost first."""
+
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        new = super().stmt(s)
+        if isinstance(new, ir.Block):
+            new = ir.changed(new, reads=(), writes=())
+            reads, writes = block_signature(new)
+            new = ir.changed(new, reads=reads, writes=writes)
+        return new
+
+
+@given(programs())
+def test_inferred_signatures_are_accepted(program: ir.Program) -> None:
+    inferred = Forget().program(program)
+    verify(inferred)
+    written = [x for x in str(program).split("\n") if not x.lstrip().startswith(SIGNATURE)]
+    again = parse("\n".join(written))
+    assert ir.structural_equal(again, inferred)
 
 
 @given(programs())

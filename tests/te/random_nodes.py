@@ -2,10 +2,10 @@
 
 A `Node` is an expression over some dimensions. `te` makes the tensor expression, given one index
 expression per dimension; `ref` computes all elements with NumPy, given the arrays read so far and
-one index array per dimension (an open mesh). With it go a range (`low`, `high`) and `err`, a bound of
-the absolute error that any correct evaluation may make. `err == 0` means that the values are integers
-which the dtype holds exactly, so results must match bit for bit in whatever order they are computed;
-only such values decide comparisons, positions and conversions to integers.
+one index array per dimension (an open mesh). With it go a range (`low`, `high`) and `err`, a bound
+of the absolute error that any correct evaluation may make. `err == 0` means that the values are
+integers (or infinite) which the dtype holds exactly, so results must match bit for bit in whatever
+order they are computed; only such values decide comparisons, positions and conversions to integers.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def common(a: Node, b: Node, arithmetic: bool) -> str:
 
 
 def computed(f: Callable[..., Any], dtype: str) -> Callable[..., np.ndarray]:
-    """`f` on arrays of `dtype`. NumPy lacks some operations on bfloat16: they go through float32."""
+    """`f` on arrays of `dtype`; on bfloat16, for which NumPy lacks some, by way of float32."""
     if dtype != "bfloat16":
         return f
     bf16 = numpy_dtype(dtype)

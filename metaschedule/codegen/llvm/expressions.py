@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...arith import Domain
+from ...arith import Domain, simplify
 from ...ir import (
     Binary,
     Buffer,
@@ -27,12 +27,15 @@ from ...ir import (
     Unary,
     Var,
     as_int,
+    cast,
+    const,
     integer_limits,
     is_float,
     is_integer,
     subexpressions,
 )
 from .. import math as vector_math
+from ..lower.scope import has_load
 from .function import Function
 from .values import (
     BYTES,
@@ -89,6 +92,11 @@ class Affine:
         return not self.terms and not self.vectors and not self.lane
 
     @property
+    def is_fixed(self) -> bool:
+        """Known now, but for the lane."""
+        return not self.terms and not self.vectors
+
+    @property
     def is_uniform(self) -> bool:
         """The same in every lane."""
         return not self.lane and not self.vectors
@@ -104,6 +112,7 @@ class ExpressionEmitter:
         self.domain = Domain()
         self.lanes = 1  # lanes of the vectorised loop around, 1 outside
         self.mask: Value | None = None  # which lanes are active; None: all
+        self.flat: dict[int, tuple[tuple[Expr, ...], Expr]] = {}
         self.known: list[dict[Hashable, Any]] = [{}]  # addresses and divisions, by scope
         self.declared: set[str] = set()  # `declare` lines of the module
         self.math_used: set[tuple[str, str, int]] = set()
@@ -153,7 +162,7 @@ class ExpressionEmitter:
                 a, b = self.affine(e.a), self.affine(e.b)
                 if a.is_constant and b.is_constant and (b.const or e.op in ("min", "max")):
                     fold = {"//": operator.floordiv, "%": operator.mod, "min": min, "max": max}
-                    return Affine(fold[e.op](a.const, b.const))
+                    return Affine(fold[e.op](wrapped(a.const), wrapped(b.const)))
                 return self.once(e, a, b)
         return self.as_affine(self.compute(e))
 
@@ -174,16 +183,17 @@ class ExpressionEmitter:
         known = known_integer(value)
         return Affine(known) if known is not None else Affine(0, {value.text: 1})
 
-    def uniform_part(self, a: Affine) -> str:
-        """The scalar const + terms of an affine form, as an i64 operand."""
+    def uniform_part(self, a: Affine, flags: str = "") -> str:
+        """The scalar const + terms of an affine form, as an i64 operand. Addresses do not overflow
+        (`flags` is "nsw "), but values of an int64 tensor may, and then wrap round."""
         total = None
         for name, coefficient in a.terms.items():
             if coefficient != 1:
-                name = self.f.emit(f"mul nsw i64 {name}, {coefficient}")
-            total = name if total is None else self.f.emit(f"add nsw i64 {total}, {name}")
+                name = self.f.emit(f"mul {flags}i64 {name}, {wrapped(coefficient)}")
+            total = name if total is None else self.f.emit(f"add {flags}i64 {total}, {name}")
         if total is None:
-            return str(a.const)
-        return self.f.emit(f"add nsw i64 {total}, {a.const}") if a.const else total
+            return str(wrapped(a.const))
+        return self.f.emit(f"add {flags}i64 {total}, {wrapped(a.const)}") if a.const else total
 
     def materialise(self, a: Affine) -> Value:
         """An affine form as a value; a vector if it differs between lanes."""
@@ -192,11 +202,11 @@ class ExpressionEmitter:
             return scalar
         total = self.spread(scalar)
         if a.lane:
-            steps = vector_literal([a.lane * n for n in range(self.lanes)], "int64")
+            steps = vector_literal([wrapped(a.lane * n) for n in range(self.lanes)], "int64")
             total = Value(self.f.emit(f"add {total.typed}, {steps.text}"), "int64", self.lanes)
         for coefficient, vector in a.vectors:
             if coefficient != 1:
-                by = constant(coefficient, "int64", self.lanes)
+                by = constant(wrapped(coefficient), "int64", self.lanes)
                 vector = vector._replace(text=self.f.emit(f"mul {vector.typed}, {by.text}"))
             total = total._replace(text=self.f.emit(f"add {total.typed}, {vector.text}"))
         return total
@@ -270,7 +280,11 @@ class ExpressionEmitter:
         """A comparison of int64s, folded where only constants and the lane number take part."""
         a, b = self.affine(e.a), self.affine(e.b)
         difference = a.plus(b, -1)
-        if not difference.terms and not difference.vectors:
+        if difference.terms or difference.vectors:
+            known = False
+        else:  # x + 1 > x holds for indices, but not for values in memory, which wrap round
+            known = (a.is_fixed and b.is_fixed) or not (has_load(e.a) or has_load(e.b))
+        if known:
             lanes = range(self.lanes) if difference.lane else range(1)
             results = [COMPARE[e.op](difference.const + difference.lane * n, 0) for n in lanes]
             if all(results):
@@ -328,7 +342,8 @@ class ExpressionEmitter:
         if cond.text in ("true", "false"):
             return self.evaluate(e.a if cond.text == "true" else e.b)
         harmless = is_harmless(e.a) and is_harmless(e.b)
-        if cond.lanes == 1 and not harmless and self.lanes == 1:
+        uniform = self.lanes == 1 or (self.is_uniform(e.a) and self.is_uniform(e.b))
+        if cond.lanes == 1 and not harmless and uniform:
 
             def branch(part: Expr) -> Callable[[], Value]:
                 def inside() -> Value:
@@ -361,6 +376,10 @@ class ExpressionEmitter:
             a, b = self.level(a, b)
         return self.operation(f"select {cond.typed}, {a.typed}, {b.typed}", e.dtype, a)
 
+    def is_uniform(self, e: Expr) -> bool:
+        """Whether an expression is evaluated to a scalar, the same in every lane."""
+        return all(self.env[x].is_uniform for x in subexpressions(e) if isinstance(x, Var))
+
     # --- arithmetic ---
 
     def arithmetic(self, e: Binary, a: Value, b: Value) -> Value:
@@ -390,7 +409,7 @@ class ExpressionEmitter:
             a, b = b, a
         better = self.operation(f"fcmp {'olt' if op == 'min' else 'ogt'} {a.typed}, {b.text}", "bool", a)
         best = self.operation(f"select {better.typed}, {a.typed}, {b.typed}", a.dtype, a)
-        if is_literal(a):
+        if is_literal(a) and "0x7FF8" not in a.text:  # NaN
             return best
         nan = self.operation(f"fcmp uno {a.typed}, {a.text}", "bool", a)
         return self.operation(f"select {nan.typed}, {a.typed}, {best.typed}", a.dtype, a)
@@ -422,11 +441,15 @@ class ExpressionEmitter:
     def integer_division(self, e: Binary, a: Value, b: Value) -> Value:
         """`//` and `%` rounding down."""
         dtype, divide, divisor = e.dtype, e.op == "//", as_int(e.b)
+        zero = constant(0, dtype, a.lanes)
         unsigned = dtype == "uint8"
         if not unsigned and divisor is not None and divisor > 0 and dtype == "int64":
             low, _ = self.domain.bounds(e.a)
             unsigned = low is not None and low >= 0
+        one = constant(1, dtype, a.lanes)
         if unsigned:
+            if not divisor:
+                b = self.replaced(b, self.operation(f"icmp eq {b.typed}, {zero.text}", "bool", b), one)
             return self.operation(f"{'udiv' if divide else 'urem'} {a.typed}, {b.text}", dtype, a)
         if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
             if divide:
@@ -434,7 +457,15 @@ class ExpressionEmitter:
                 return self.operation(f"ashr {a.typed}, {by.text}", dtype, a)
             low_bits = constant(divisor - 1, dtype, a.lanes)
             return self.operation(f"and {a.typed}, {low_bits.text}", dtype, a)
-        zero = constant(0, dtype, a.lanes)
+        # Idle lanes divide by anything, and the least number by -1 overflows: both would trap.
+        opposite: Value | None = None
+        if not divisor or divisor == -1:
+            next_up = self.operation(f"add {b.typed}, {one.text}", dtype, b)
+            two = constant(2, dtype, a.lanes)
+            odd = self.operation(f"icmp ult {next_up.typed}, {two.text}", "bool", b)  # 0 or -1
+            opposite = self.operation(f"icmp slt {b.typed}, {zero.text}", "bool", b)
+            opposite = self.operation(f"and {opposite.typed}, {odd.text}", "bool", b)
+            b = self.replaced(b, odd, one)
         rest = self.operation(f"srem {a.typed}, {b.text}", dtype, a)
         nonzero = self.operation(f"icmp ne {rest.typed}, {zero.text}", "bool", a)
         signs = self.operation(f"xor {rest.typed}, {b.text}", dtype, a)
@@ -443,9 +474,16 @@ class ExpressionEmitter:
         if divide:
             quotient = self.operation(f"sdiv {a.typed}, {b.text}", dtype, a)
             down = self.operation(f"sext {fix.typed} to {a.type}", dtype, a)
-            return self.operation(f"add {quotient.typed}, {down.text}", dtype, a)
+            whole = self.operation(f"add {quotient.typed}, {down.text}", dtype, a)
+            if opposite is None:
+                return whole
+            negative = self.operation(f"sub {zero.typed}, {whole.text}", dtype, a)
+            return self.replaced(whole, opposite, negative)
         moved = self.operation(f"add {rest.typed}, {b.text}", dtype, a)
         return self.operation(f"select {fix.typed}, {moved.typed}, {rest.typed}", dtype, a)
+
+    def replaced(self, v: Value, where: Value, by: Value) -> Value:
+        return self.operation(f"select {where.typed}, {by.typed}, {v.typed}", v.dtype, v)
 
     def shift(self, op: str, a: Value, b: Value) -> Value:
         """Shifts by the width or more give 0 (or the sign), as NumPy has it."""
@@ -525,6 +563,8 @@ class ExpressionEmitter:
             if v.type == target:
                 return self.rounded(v._replace(dtype=dtype))
             op = "fpext" if dtype == "float64" else "fptrunc"
+            if (source, dtype) == ("float64", "float16"):
+                return self.rounded(self.rounded_to_odd(v))
             return self.rounded(self.operation(f"{op} {v.typed} to {target}", dtype, v))
         if is_float(source):
             if dtype == "bool":
@@ -545,6 +585,23 @@ class ExpressionEmitter:
             op = "trunc"
         return self.operation(f"{op} {v.typed} to {target}", dtype, v)
 
+    def rounded_to_odd(self, v: Value) -> Value:
+        """A float64 on its way to float16: cut to 24 bits of which the last is 1 if any was lost, so
+        that the next rounding is the only one."""
+        single, i32 = widened("float", v.lanes), widened("i32", v.lanes)
+        near = self.operation(f"fptrunc {v.typed} to {single}", "float32", v)
+        back = self.operation(f"fpext {near.typed} to {v.type}", "float64", v)
+        inexact = self.f.emit(f"fcmp one {v.typed}, {back.text}")
+        sizes = [self.intrinsic("fabs", "float64", x) for x in (v, back)]
+        above = self.f.emit(f"fcmp olt {sizes[0].typed}, {sizes[1].text}")
+        bits = self.f.emit(f"bitcast {near.typed} to {i32}")
+        down = self.f.emit(f"sext {widened('i1', v.lanes)} {above} to {i32}")
+        cut = self.f.emit(f"add {i32} {bits}, {down}")
+        odd = self.f.emit(f"or {i32} {cut}, {constant(1, 'int32', v.lanes).text}")
+        mask = widened("i1", v.lanes)
+        chosen = self.f.emit(f"select {mask} {inexact}, {i32} {odd}, {i32} {bits}")
+        return self.operation(f"bitcast {i32} {chosen} to {single}", "float16", v)
+
     def float_to_integer(self, v: Value, dtype: str) -> Value:
         """Towards zero; out of range saturates (32 and 64 bits) instead of being undefined. The 8 and
         16-bit types go through 32 bits and wrap, as x86 and NumPy on it do."""
@@ -562,12 +619,23 @@ class ExpressionEmitter:
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Affine:
         """The flat offset of an element, in elements."""
+        if any(has_division(index) for index in indices):
+            return self.affine(self.flat_index(buffer, indices))
         total, stride = Affine(), 1
         for index, extent in zip(reversed(indices), reversed(buffer.shape), strict=True):
-            part = self.affine(index if index.dtype == "int64" else Cast(index, "int64"))
-            total = total.plus(part, stride)
+            total = total.plus(self.affine(cast(index, "int64")), stride)
             stride *= extent
         return total
+
+    def flat_index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """The flat offset as one expression: `(q // 3) * 3 + q % 3` is `q`, and contiguous."""
+        known = self.flat.get(id(indices))
+        if known is None:
+            total: Expr = const(0, "int64")
+            for index, extent in zip(indices, buffer.shape, strict=True):
+                total = total * extent + cast(index, "int64")
+            known = self.flat[id(indices)] = indices, simplify(total, self.domain)
+        return known[1]
 
     def pointer(self, buffer: Buffer, at: Affine) -> str:
         """The address of the uniform part of an offset (lane 0 of a contiguous access)."""
@@ -577,7 +645,7 @@ class ExpressionEmitter:
         if base is None:
             base = self.base(buffer)
             if at.terms:
-                offset = self.uniform_part(Affine(0, at.terms))
+                offset = self.uniform_part(Affine(0, at.terms), "nsw ")
                 base = self.f.emit(f"getelementptr {element}, ptr {base}, i64 {offset}")
             self.known[-1][key] = base
         if not at.const:
@@ -690,6 +758,11 @@ def is_literal(v: Value) -> bool:
     return v.text[0] != "%"
 
 
+def wrapped(n: int) -> int:
+    """`n` as 64 bits hold it."""
+    return n if -(2**63) <= n < 2**63 else (n + 2**63) % 2**64 - 2**63
+
+
 def known_integer(v: Value) -> int | None:
     """The value of a literal scalar integer."""
     text = v.text.removeprefix("-")
@@ -704,6 +777,10 @@ def is_harmless(e: Expr) -> bool:
         if isinstance(x, Binary) and x.op in ("//", "%") and is_integer(x.dtype) and not as_int(x.b):
             return False
     return True
+
+
+def has_division(e: Expr) -> bool:
+    return any(isinstance(x, Binary) and x.op in ("//", "%") for x in subexpressions(e))
 
 
 def memory_suffix(dtype: str, lanes: int) -> str:

@@ -30,6 +30,7 @@ class Module:
         self.math_used: set[tuple[str, str, int]] = set()
         self.messages: list[str] = []
         self.parallel_loops = 0
+        self.vectorizable: dict[For, bool] = {}
         program, places = lowered.program, lowered.places
         self.outside = [*program.params, *places.shared]  # parameters of every function
         self.names = {b: f"%b{n}" for n, b in enumerate([*self.outside, *places.private])}
@@ -49,7 +50,7 @@ class Module:
     def kernel(self) -> Kernel:
         program, places = self.lowered.program, self.lowered.places
         name = f"ms_{identifier(program.name)}"
-        main = Function("main", self.parameters(self.outside), "#0")
+        main = Function("main", self.parameters([*self.outside, *places.private]), "#0")
         emitter = StatementEmitter(self, main, in_parallel=False)
         emitter.body(program.body)
         main.effect("ret void")
@@ -102,8 +103,12 @@ class Module:
             lines.append(f"  {self.names[b]} = load ptr, ptr %p{n}")
         for b, offset in self.lowered.places.shared.items():
             lines.append(f"  {self.names[b]} = getelementptr i8, ptr %workspace, i64 {offset}")
+        private = self.lowered.places.private
+        for b, offset in private.items():  # thread 0's, for a parallel loop that is not run as one
+            offset += self.lowered.places.shared_stride
+            lines.append(f"  {self.names[b]} = getelementptr i8, ptr %workspace, i64 {offset}")
         arguments = ["ptr %runtime", "ptr %workspace", "ptr %status"]
-        arguments += [f"ptr {self.names[b]}" for b in self.outside]
+        arguments += [f"ptr {self.names[b]}" for b in [*self.outside, *private]]
         lines.append(f"  call void @main({', '.join(arguments)})")
         lines += ["  %result = load i32, ptr %status", "  ret i32 %result", "}"]
         return "\n".join(lines)

@@ -67,9 +67,9 @@ class StatementEmitter(ExpressionEmitter):
         elif isinstance(s, Store):
             self.store(s, None)
         elif isinstance(s, TupleStore):
-            values = [self.evaluate(x.value) for x in s.stores]
-            for x, value in zip(s.stores, values, strict=True):
-                self.store(x, value)
+            ready = [(self.address(x.buffer, x.indices), self.evaluate(x.value)) for x in s.stores]
+            for x, (at, value) in zip(s.stores, ready, strict=True):
+                self.store(x, value, at)
         elif isinstance(s, If):
             self.condition(s)
         elif isinstance(s, While):
@@ -98,15 +98,21 @@ class StatementEmitter(ExpressionEmitter):
                 tile.emit()
             else:
                 self.unrolled(s, extent)
-        elif s.kind == "vectorized" and self.lanes == 1 and has_independent_lanes(s):
+        elif s.kind == "vectorized" and self.lanes == 1 and self.is_vectorizable(s):
             self.vectorized(s, extent)
         elif s.kind == "parallel" and not self.in_parallel and self.lanes == 1:
             self.module.parallel(self, s)
         else:
             self.serial(s)
 
+    def is_vectorizable(self, s: For) -> bool:
+        known = self.module.vectorizable
+        if s not in known:  # asked again for every copy of an unrolled loop around
+            known[s] = has_independent_lanes(s, self.domain)
+        return known[s]
+
     def serial(self, s: For) -> None:
-        stop = self.evaluate(s.extent)
+        stop = self.cast(self.evaluate(s.extent), "int64")
         self.between(s, "0", stop.text, s.fixed_extent is not None)
 
     def between(self, s: For, start: str, stop: str, certain: bool) -> None:
@@ -201,12 +207,16 @@ class StatementEmitter(ExpressionEmitter):
 
     # --- stores ---
 
-    def store(self, s: Store, value: Value | None) -> None:
-        at = self.address(s.buffer, s.indices)
+    def store(self, s: Store, value: Value | None, at: Affine | None = None) -> None:
+        at = at or self.address(s.buffer, s.indices)
         if at.is_uniform and self.lanes > 1:
             term = reduction_term(s) if value is None else None
-            if term is not None:
+            if term is not None and self.mask is None:
                 self.horizontal(s.buffer, at, *term)
+                return
+            if term is not None:  # where no lane is active there may be no such element
+                with self.f.when(self.intrinsic_any(self.active())), self.scope():
+                    self.horizontal(s.buffer, at, *term)
                 return
             value = value or self.evaluate(s.value)
             if self.mask is not None:

@@ -3,10 +3,17 @@
 Every kind of loop means what the serial loop means. Lanes run a statement together where the serial
 loop would run the whole body iteration by iteration, so a loop that carries a value from one iteration
 to another must stay serial, except for a reduction into one element, which becomes a horizontal one.
+
+An element that several lanes may touch is fine only where one statement stores to it, nothing reads it
+and no inner loop comes in between: a scatter keeps the order of the lanes. Otherwise the lanes must be
+seen to have elements of their own (`lanes_apart`).
 """
 
 from __future__ import annotations
 
+import math
+
+from ...arith import Domain, iteration_map
 from ...ir import (
     Assert,
     Binary,
@@ -14,11 +21,14 @@ from ...ir import (
     Body,
     Expr,
     For,
+    If,
     Load,
     Stmt,
     Store,
+    TupleStore,
     Var,
     While,
+    as_int,
     own_expressions,
     same_expr,
     subexpressions,
@@ -53,19 +63,83 @@ def same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
     return len(a) == len(b) and all(same_expr(x, y) for x, y in zip(a, b, strict=True))
 
 
-def has_independent_lanes(loop: For) -> bool:
-    """Whether running the iterations together, statement by statement, means the serial loop."""
+def has_independent_lanes(loop: For, domain: Domain) -> bool:
+    """Whether running the iterations together, statement by statement, means the serial loop. `domain`
+    has the loops around."""
     lane = loop.var
     stores: dict[object, list[Store]] = {}
+    tuples: set[Stmt] = set()
+    read: set[object] = set()
+    inner: list[For] = []
     for s in walk(loop.body):
         if isinstance(s, (While, Block)) or (isinstance(s, For) and "." in s.kind):
             return False
-        if isinstance(s, Store):
+        if isinstance(s, For):
+            inner.append(s)
+        elif isinstance(s, Store):
             stores.setdefault(s.buffer, []).append(s)
-    for group in stores.values():
-        if any(not same_indices(s.indices, group[0].indices) for s in group):
+        elif isinstance(s, TupleStore):
+            tuples.update(s.stores)
+        read |= {x.buffer for e in own_expressions(s) for x in subexpressions(e) if type(x) is Load}
+    guarded = {t for s in walk(loop.body) if isinstance(s, If) for t in walk((*s.then, *s.orelse))}
+    for buffer, group in stores.items():
+        first = group[0]
+        if any(not same_indices(s.indices, first.indices) for s in group):
             return False
+        if any(mentions(i, lane) for i in first.indices):
+            alone = len(group) == 1 and buffer not in read and not inner
+            if not alone and not lanes_apart(first.indices, loop, inner, set(stores), domain):
+                return False
+        elif reduction_term(first) is None or first in tuples:
+            # All lanes store the same value; if only some do, it must not matter when.
+            when = first in guarded and any(mentions(first.value, f.var) for f in inner)
+            if when or is_varying(first.value, lane, stores):
+                return False
     return all(_is_independent(s, lane, stores) for s in walk(loop.body))
+
+
+def lanes_apart(
+    indices: tuple[Expr, ...], loop: For, inner: list[For], stored: set[object], domain: Domain
+) -> bool:
+    """Whether different lanes certainly have different elements, whatever the loops inside are at."""
+    extents = {f.var: f.fixed_extent for f in (loop, *inner)}
+    lanes = extents[loop.var]
+    assert lanes is not None
+    for index in indices:
+        found = coefficients(index, extents, stored)
+        if found is not None and (step := abs(found.pop(loop.var, 0))):
+            others = math.gcd(*found.values())
+            if not others or step * (lanes - 1) < others:
+                return True
+    used = {x for i in indices for x in subexpressions(i) if isinstance(x, Var)}
+    for var, extent in domain.extents.items():
+        extents.setdefault(var, extent if isinstance(extent, int) else as_int(extent))
+    known = {v: n for v, n in extents.items() if v in used and n is not None}
+    if len(known) < len(used):
+        return False
+    mapped = iteration_map(indices, known)
+    return mapped is not None and mapped.injective
+
+
+def coefficients(
+    e: Expr, moving: dict[Var, int | None], stored: set[object]
+) -> dict[Var, int] | None:
+    """The factors of the moving variables in `e`, the rest of which stands still; None if not linear."""
+    if isinstance(e, Var):
+        return {e: 1} if e in moving else {}
+    parts = list(subexpressions(e))
+    if not any(x in moving or (type(x) is Load and x.buffer in stored) for x in parts):
+        return {}
+    if isinstance(e, Binary) and e.op in ("+", "-", "*"):
+        a, b = coefficients(e.a, moving, stored), coefficients(e.b, moving, stored)
+        if a is None or b is None:
+            return None
+        if e.op == "*":
+            factor = as_int(e.b) if a else as_int(e.a)
+            return None if factor is None else {v: factor * c for v, c in (a or b).items()}
+        sign = 1 if e.op == "+" else -1
+        return {v: a.get(v, 0) + sign * b.get(v, 0) for v in (*a, *b)}
+    return None
 
 
 def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]]) -> bool:

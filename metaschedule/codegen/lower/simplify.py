@@ -16,10 +16,11 @@ from ...ir import (
     Select,
     Stmt,
     Store,
+    binary,
     changed,
     subexpressions,
 )
-from .scope import given, inside
+from .scope import given, has_load, inside
 
 
 def simplify_program(program: Program) -> Program:
@@ -47,7 +48,13 @@ class _Simplify(Rewriter):
         return self.expr(e)
 
     def condition(self, e: Expr) -> Expr:
-        return simplify(e, self.domain)
+        """Values in memory are not indices: arithmetic on them wraps round, which `simplify` ignores."""
+        if not has_load(e):
+            return simplify(e, self.domain)
+        if isinstance(e, Binary) and e.op in ("and", "or"):
+            a, b = self.condition(e.a), self.condition(e.b)
+            return e if a is e.a and b is e.b else binary(e.op, a, b)
+        return self.expr(e)
 
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):

@@ -140,14 +140,14 @@ many:
 """
 
 
-def parallel(n: int = 1000, max_threads: int = 64) -> Kernel:
+def parallel(n: int = 1000, max_threads: int = 64, cores: int = 64) -> Kernel:
     """C[:n] = A + 1; C[n] = the number of threads."""
     return Kernel(
         "parallel",
         PARALLEL.format(size=n),
         (ArgSpec("A", (n,), "float32"),),
         (ArgSpec("C", (n + 1,), "float32"),),
-        resolve(),
+        resolve(f"native,cores={cores}"),
         max_threads=max_threads,
     )
 

@@ -1,102 +1,42 @@
-"""The rules every program keeps, checked in one walk: `verify(program)`.
-
-Read `Verifier.stmt` first. A rule is broken only where that is certain: an index is out of bounds
-if an instance that is sure to run goes there. So nothing under a condition, a `while`, a predicate,
-a possibly empty loop or after an assertion is held against a program, and nothing whose bounds are
-not known exactly.
-
-Refused: variables used outside their scope or declared twice, and loop variables inside a block;
-buffers that are not declared; stores to inputs and tables; indices out of bounds or too few; dtypes
-that do not fit; accesses a block's signature does not cover; iterators without binding or bound
-outside their extent; `init` without a reduction; unknown kinds and scopes; negative extents; one
-GPU axis with several extents; outputs that nothing writes; parameters given twice; annotations that are
-not plain data.
-"""
+"""Declarations, statements and blocks: the walk through a program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
-from .arith import Domain
-from .errors import VerifyError
-from .ir import (
+from ..errors import VerifyError
+from ..ir import (
     DTYPES,
-    FUNCTIONS,
     GPU_AXES,
     INDEX,
     ITER_KINDS,
     LOOP_KINDS,
     Annotations,
     Assert,
-    Binary,
     Block,
     Body,
     Buffer,
-    Call,
-    Cast,
-    Const,
     Expr,
     For,
     If,
     Iter,
-    Load,
-    Program,
     Region,
-    Select,
     Stmt,
     Store,
     TupleStore,
-    Unary,
     Var,
     While,
     as_int,
     free_vars,
-    integer_limits,
-    is_float,
-    is_integer,
     numpy_dtype,
     substitute,
-    typed_binary,
-    unary,
     walk,
 )
-from .ir.buffer import SCOPES
+from ..ir.buffer import SCOPES
+from .expressions import Expressions
 
 
-def verify(program: Program) -> None:
-    """Raise `VerifyError` if `program` breaks a rule; the message shows the place."""
-    Verifier(program).run()
-
-
-class Verifier:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.at: Any = program  # the node that a message underlines
-        self.visible: set[Var] = set()
-        self.hidden: set[Var] = set()  # of the loops around a block, not to be used inside
-        self.seen: set[Var | Buffer] = set()
-        self.buffers: set[Buffer] = set()
-        self.written: set[Buffer] = set()
-        self.stack: list[Block] = []
-        self.bound: list[For] = []  # GPU loops around
-        self.axes: dict[str, list[For]] = {}  # GPU loops of this nest
-        self.values: dict[Var, Expr] = {}  # iterators of blocks in terms of the loops
-        self.domain = Domain({})  # of the loops around, as long as `certain`
-        self.certain = True  # whether what is visited now runs for every point of `domain`
-
-    def fail(self, message: str, label: str = "", help: str = "", at: Any = None) -> NoReturn:
-        marks = {self.at if at is None else at: label or "here"}
-        raise VerifyError(message, marks, help, self.program)
-
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Around what runs only sometimes."""
-        before, self.certain = self.certain, False
-        yield
-        self.certain = before
-
+class Verifier(Expressions):
     # --- declarations ---
 
     def run(self) -> None:
@@ -135,7 +75,7 @@ class Verifier:
 
     def declare_buffer(self, b: Buffer) -> None:
         if b in self.seen:
-            self.fail(f"buffer {b.name} is declared twice", "again here", at=b)
+            self.fail(f"buffer {b.name} is declared twice", "the same buffer", at=b)
         if b.dtype not in DTYPES:
             self.fail(f"buffer {b.name} has unknown dtype {b.dtype!r}", at=b)
         if b.scope not in SCOPES:
@@ -160,156 +100,6 @@ class Verifier:
                     f"annotation {key!r} is not plain data: {type(value).__name__}",
                     help="use strings, numbers, bools, None, and tuples, lists and dicts of them",
                 )
-
-    # --- expressions ---
-
-    def expr(self, e: Expr, what: str, dtype: str | None = None) -> None:
-        """Check `e`, and that it has the dtype its place asks for ("integer": any of those)."""
-        self.parts(e)
-        if dtype == "integer" and not is_integer(e.dtype):
-            self.fail(f"{what} must be an integer, got {e.dtype}: {e}")
-        if dtype not in (None, "integer") and e.dtype != dtype:
-            self.fail(f"{what} must be {dtype}, got {e.dtype}: {e}")
-
-    def parts(self, e: Expr) -> None:
-        if isinstance(e, Var):
-            self.variable(e)
-        elif isinstance(e, Const):
-            self.constant(e)
-        elif isinstance(e, Binary):
-            self.parts(e.a)
-            if e.op in ("and", "or"):
-                with self.guarded():
-                    self.parts(e.b)
-            else:
-                self.parts(e.b)
-            if e.a.dtype != e.b.dtype:
-                self.fail(f"operands of `{e.op}` are {e.a.dtype} and {e.b.dtype}: {e}")
-            self.agree(e, lambda: typed_binary(e.op, Var("a", e.a.dtype), Var("b", e.b.dtype)))
-        elif isinstance(e, Load):
-            for index in e.indices:
-                self.parts(index)
-            self.access(e.buffer, e.indices, "reads")
-        elif isinstance(e, Select):
-            self.expr(e.cond, "the condition of a select", "bool")
-            with self.guarded():
-                self.expr(e.a, "a branch of a select", e.dtype)
-                self.expr(e.b, "a branch of a select", e.dtype)
-        elif isinstance(e, Unary):
-            self.parts(e.a)
-            self.agree(e, lambda: unary(e.op, Var("a", e.a.dtype)))
-        elif isinstance(e, Cast):
-            self.parts(e.a)
-            if e.dtype not in DTYPES:
-                self.fail(f"cast to unknown dtype {e.dtype!r}: {e}")
-        elif isinstance(e, Call):
-            self.call(e)
-        else:
-            self.fail(f"{e!r} is a {type(e).__name__}, not an expression")
-
-    def variable(self, v: Var) -> None:
-        if v in self.visible:
-            return
-        if v in self.hidden and self.stack:
-            self.fail(
-                f"block {self.stack[-1].name} uses {v.name}, a variable from outside it",
-                f"uses {v.name}",
-                "a block speaks of its own iterators only: bind one to that variable",
-            )
-        where = "outside its scope" if v in self.seen else "and never declared"
-        self.fail(f"variable {v.name} is used {where}", f"uses {v.name}")
-
-    def constant(self, c: Const) -> None:
-        if is_float(c.dtype):
-            good = isinstance(c.value, float)
-        elif c.dtype == "bool":
-            good = isinstance(c.value, bool)
-        else:
-            good = type(c.value) is int and is_integer(c.dtype)
-            good = good and integer_limits(c.dtype)[0] <= c.value <= integer_limits(c.dtype)[1]
-        if not good:
-            self.fail(f"{c.value!r} is not a constant of dtype {c.dtype}")
-
-    def agree(self, e: Expr, typed: Any) -> None:
-        """Fail unless `typed` can build such a node and gives it the dtype that `e` has."""
-        try:
-            dtype = typed().dtype
-        except (TypeError, ValueError) as wrong:
-            self.fail(f"{wrong}: {e}")
-        if dtype != e.dtype:
-            self.fail(f"the result of `{e}` is {dtype}, not {e.dtype}")
-
-    def call(self, e: Call) -> None:
-        if FUNCTIONS.get(e.name) != len(e.args):
-            self.fail(f"no function {e.name} of {len(e.args)} argument(s): {e}")
-        for arg in e.args:
-            self.parts(arg)
-        kind = e.args[0].dtype
-        if not is_float(kind) and not (e.name == "abs" and is_integer(kind)):
-            self.fail(f"{e.name} takes a float, got {kind}: {e}")
-        result = "bool" if e.name in ("isnan", "isinf") else kind
-        if any(arg.dtype != kind for arg in e.args) or e.dtype != result:
-            self.fail(f"arguments and result of {e.name} do not have one dtype: {e}")
-
-    # --- accesses ---
-
-    def access(self, b: Buffer, indices: tuple[Expr, ...], verb: str) -> None:
-        if b not in self.buffers:
-            if b in self.seen:
-                self.fail(f"buffer {b.name} is used outside the block that allocates it", verb)
-            self.fail(
-                f"buffer {b.name} is not declared", verb, "add it to inputs, outputs or allocs"
-            )
-        if len(indices) != len(b.shape):
-            self.fail(
-                f"{b.name} has {len(b.shape)} dimension(s), indexed with {len(indices)}", verb
-            )
-        for index in indices:
-            if not is_integer(index.dtype):
-                self.fail(f"index of {b.name} must be an integer, got {index.dtype}: {index}")
-        element = str(Load(b, indices))
-        for block in reversed(self.stack):
-            if b in block.allocs:
-                break
-            self.declared(block, b, indices, verb, element)
-        if not self.certain:
-            return
-        for at, (index, length) in enumerate(zip(indices, b.shape, strict=True)):
-            limits = self.exact(index)
-            if limits and (limits[0] < 0 or limits[1] >= length):
-                self.fail(
-                    f"{element} is out of bounds: index {at} goes from {limits[0]} to {limits[1]}, "
-                    f"and {b.name} has shape {b.shape}",
-                    verb + " there",
-                    "make the loops fit the shape, or guard the access with `if` or T.select",
-                )
-
-    def declared(
-        self, block: Block, b: Buffer, indices: tuple[Expr, ...], verb: str, element: str
-    ) -> None:
-        """Check an access against the signature of a block around it."""
-        listed = block.writes if verb == "writes" else block.reads + block.writes
-        regions = [r for r in listed if r.buffer is b]
-        if not regions:
-            self.fail(
-                f"block {block.name} {verb} {element} and does not declare it",
-                f"{verb} {b.name}",
-                f"add the region to T.{verb}, or leave T.{verb} out to have it inferred",
-            )
-        if not self.certain or len(regions) > 1:
-            return
-        for index, (start, extent) in zip(indices, regions[0].ranges, strict=True):
-            limits, size = self.exact(index - start), as_int(extent)
-            if limits and size is not None and (limits[0] < 0 or limits[1] >= size):
-                self.fail(
-                    f"block {block.name} {verb} {element} outside the region it declares",
-                    f"{verb} {b.name}",
-                    f"widen the region in T.{verb}, or leave T.{verb} out to have it inferred",
-                )
-
-    def exact(self, e: Expr) -> tuple[int, int] | None:
-        """Least and greatest value over all iterations of the loops around, if known exactly."""
-        return self.domain.exact_bounds(substitute(e, self.values))
 
     # --- statements ---
 
@@ -342,7 +132,7 @@ class Verifier:
         elif isinstance(s, Assert):
             self.expr(s.cond, "the condition", "bool")
         else:
-            self.fail(f"{s!r} is a {type(s).__name__}, not a statement")
+            self.fail(f"a {type(s).__name__} is not a statement")
 
     def store(self, s: Store) -> None:
         for index in s.indices:
@@ -410,11 +200,12 @@ class Verifier:
                 f"block {s.name} has an init and no reduce iterator", "", "store before the block"
             )
         outer = self.visible, self.hidden, self.certain, self.values, self.buffers
+        self.bindings(s)
+        self.visible = outer[0]
         with self.guarded():
             for condition in s.predicate:
                 self.at = condition
                 self.expr(condition, "a predicate", "bool")
-        self.bindings(s)
         self.at = s
         self.hidden = self.hidden | outer[0]
         self.visible = {it.var for it in s.iters}
@@ -423,9 +214,9 @@ class Verifier:
         self.buffers = set(self.buffers)
         for b in s.allocs:
             self.declare_alloc(b)
+        self.stack.append(s)
         for region in s.reads + s.writes:
             self.region(s, region)
-        self.stack.append(s)
         if s.init:
             runs = self.certain
             self.certain = runs and self.init_runs(s)

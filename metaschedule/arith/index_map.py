@@ -1,0 +1,119 @@
+"""`IndexMap`: a change of layout, as a function of indices.
+
+Read `IndexMap`. The proofs come from `iter_map.py`: True and an inverse only where they are certain.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..ir import Expr, Operand, Var, as_expr, is_integer, substitute
+from .domain import Domain
+from .iter_map import IterationMap, iteration_map
+from .simplify import simplify
+
+
+@dataclass(eq=False)
+class IndexMap:
+    """An affine map of indices with floor division and modulo.
+
+    >>> pack = IndexMap.from_function(lambda i, j: (j // 16, i, j % 16), 2)
+    >>> print(pack)
+    (i, j) -> (j // 16, i, j % 16)
+    >>> pack.output_shape((4, 64))
+    (4, 4, 16)
+    >>> print(pack.inverse((4, 64)))
+    (j0, j1, j2) -> (j1, j0 * 16 + j2)
+    """
+
+    inputs: tuple[Var, ...]
+    outputs: tuple[Expr, ...]
+
+    @staticmethod
+    def from_function(f: Callable[..., Sequence[Operand] | Operand], ndim: int) -> IndexMap:
+        """The map that `f`, given `ndim` variables, returns as a tuple of expressions."""
+        inputs = tuple([Var(name) for name in parameter_names(f, ndim)])
+        result = f(*inputs)
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        exprs = tuple([as_expr(e) for e in outputs])
+        for e in exprs:
+            if not is_integer(e.dtype):
+                raise TypeError(f"an index map's outputs must be integers, got {e.dtype}: {e}")
+        return IndexMap(inputs, exprs)
+
+    def __call__(self, indices: Sequence[Operand]) -> tuple[Expr, ...]:
+        """Where the element at `indices` goes."""
+        values = dict(zip(self.inputs, [as_expr(i) for i in indices], strict=True))
+        return tuple([simplify(substitute(e, values)) for e in self.outputs])
+
+    def __str__(self) -> str:
+        inputs = ", ".join([v.name for v in self.inputs])
+        return f"({inputs}) -> ({', '.join([str(e) for e in self.outputs])})"
+
+    def output_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Per output the extent of the smallest range from 0 that we can show to hold all images."""
+        domain = Domain(self.extents(shape))
+        if domain.empty:
+            return (0,) * len(self.outputs)
+        found = self.analysis(shape)
+        extents: list[int] = []
+        for at, e in enumerate(self.outputs):
+            low, high = found.ranges[at] if found is not None else domain.bounds(e)
+            if low is None or high is None or low < 0:
+                why = "may be negative" if high is not None else "has no known bounds"
+                raise ValueError(
+                    f"output {at} of the index map, {e}, {why} on shape {tuple(shape)}"
+                )
+            extents.append(high + 1)
+        return tuple(extents)
+
+    def is_injective(self, shape: Sequence[int]) -> bool:
+        """Whether different indices within `shape` certainly have different images."""
+        found = self.analysis(shape)
+        return found is not None and found.injective
+
+    def is_bijective(self, shape: Sequence[int]) -> bool:
+        """Whether, besides, every index within `output_shape` is certainly an image."""
+        try:
+            extents = self.output_shape(shape)
+        except ValueError:
+            return False
+        return math.prod(extents) == math.prod(shape) and self.is_injective(shape)
+
+    def inverse(self, shape: Sequence[int]) -> IndexMap:
+        """The map from images back to indices. On what is no image it gives anything."""
+        found = self.analysis(shape)
+        if found is None:
+            raise ValueError(f"the index map {self} is not affine on shape {tuple(shape)}")
+        if not found.injective:
+            raise ValueError(f"the index map {self} may send two indices of {tuple(shape)} to one")
+        inputs = tuple([Var(f"j{at}") for at in range(len(self.outputs))])
+        domain = Domain({v: max(last + 1, 1) for v, (_, last) in zip(inputs, found.ranges)})
+        if any(first < 0 for first, _ in found.ranges):
+            domain = Domain()  # images are not indices counted from 0: claim nothing of them
+        solved = found.solve(inputs)
+        return IndexMap(inputs, tuple([simplify(solved[v], domain) for v in self.inputs]))
+
+    def extents(self, shape: Sequence[int]) -> dict[Var, int]:
+        if len(shape) != len(self.inputs):
+            raise ValueError(f"the index map {self} takes {len(self.inputs)} indices, not {shape}")
+        return dict(zip(self.inputs, shape))
+
+    def analysis(self, shape: Sequence[int]) -> IterationMap | None:
+        return iteration_map(self.outputs, self.extents(shape))
+
+
+def parameter_names(f: Callable[..., object], ndim: int) -> list[str]:
+    """The names that the function gives its parameters, if it has as many as there are indices."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    if len(parameters) == ndim and all(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters
+    ):
+        return [p.name for p in parameters]
+    return [f"i{at}" for at in range(ndim)]

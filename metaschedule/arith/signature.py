@@ -1,0 +1,191 @@
+"""What a block reads and writes, from its body.
+
+Read `block_signature` first. Loops inside the body are relaxed; nested blocks are read through their
+bindings. Regions are compared across the program, so they never mention a loaded value, which may change
+in between: such a dimension is the whole of the buffer, and so is anything bounded by a loop whose
+extent is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..ir import (
+    Assert,
+    Binary,
+    Block,
+    Body,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Load,
+    Region,
+    Select,
+    Stmt,
+    Store,
+    TupleStore,
+    Var,
+    While,
+    as_expr,
+    free_vars,
+    operands,
+    subexpressions,
+    substitute,
+)
+from .domain import Domain
+from .prove import negation
+from .region import access_region, contains, union
+
+
+class Access(NamedTuple):
+    region: Region
+    writes: bool
+
+
+class Place(NamedTuple):
+    """Where in the block we are."""
+
+    domain: Domain
+    loops: dict[Var, Expr]  # inside the block, outermost first
+    values: Mapping[Var, Expr]  # of the iteration variables of nested blocks
+
+    def given(self, condition: Expr, truth: bool = True) -> Place:
+        """Where a condition is known. One that loads may be overtaken by a store: not used."""
+        if loads(condition):
+            return self
+        condition = substitute(condition, self.values)
+        fact = condition if truth else negation(condition)
+        return self._replace(domain=self.domain.with_fact(fact))
+
+
+def block_signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+    """(reads, writes) in terms of the block's iteration variables: one region per buffer, in order of
+    first access. Buffers that live inside the block are left out, and so is a reduction's reading of
+    its own result."""
+    domain = Domain({it.var: it.extent for it in block.iters if not loads(it.extent)})
+    domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
+    collector = Collector({it.var for it in block.iters})
+    accesses = collector.block(block, Place(domain, {}, {}), closed=True)
+    reads: dict[Buffer, list[Region]] = {}
+    writes: dict[Buffer, list[Region]] = {}
+    for region, is_write in accesses:
+        if region.buffer not in collector.inner:
+            (writes if is_write else reads).setdefault(region.buffer, []).append(region)
+    return (
+        tuple([union(regions, domain) for regions in reads.values()]),
+        tuple([union(regions, domain) for regions in writes.values()]),
+    )
+
+
+def loads(e: Expr) -> bool:
+    return any(isinstance(x, Load) for x in subexpressions(e))
+
+
+class Collector:
+    def __init__(self, iters: set[Var]) -> None:
+        self.iters = iters
+        self.inner: set[Buffer] = set()  # buffers allocated in the block
+        self.unknown: set[Var] = set()  # stand for extents that are loaded
+
+    def block(self, block: Block, place: Place, closed: bool) -> list[Access]:
+        """The accesses of a block. `closed`: one run of what we look at has all its reduction."""
+        self.inner.update(block.allocs)
+        found = self.body(block.init, place) + self.body(block.body, place)
+        if not (block.init and closed):
+            return found
+        written: dict[Buffer, list[Region]] = {}
+        for region, is_write in found:
+            if is_write:
+                written.setdefault(region.buffer, []).append(region)
+        own = {b: union(regions, place.domain) for b, regions in written.items()}
+        return [
+            access
+            for access in found
+            if access.writes
+            or access.region.buffer not in own
+            or not contains(own[access.region.buffer], access.region, place.domain)
+        ]
+
+    def body(self, body: Body, place: Place) -> list[Access]:
+        return [access for s in body for access in self.stmt(s, place)]
+
+    def stmt(self, s: Stmt, place: Place) -> list[Access]:
+        if isinstance(s, Store):
+            return self.exprs((*s.indices, s.value), place) + [self.access(s, place, True)]
+        if isinstance(s, TupleStore):
+            found = [a for x in s.stores for a in self.exprs((*x.indices, x.value), place)]
+            return found + [self.access(x, place, True) for x in s.stores]
+        if isinstance(s, For):
+            return self.expr(s.extent, place) + self.body(s.body, self.entered(s, place))
+        if isinstance(s, If):
+            found = self.expr(s.cond, place) + self.body(s.then, place.given(s.cond))
+            return found + self.body(s.orelse, place.given(s.cond, False))
+        if isinstance(s, While):
+            return self.expr(s.cond, place) + self.body(s.body, place)
+        if isinstance(s, Assert):
+            return self.expr(s.cond, place)
+        if isinstance(s, Block):
+            return self.nested(s, place)
+        raise TypeError(f"unknown statement {type(s).__name__}")
+
+    def entered(self, loop: For, place: Place) -> Place:
+        extent = substitute(loop.extent, place.values)
+        if loads(extent):
+            extent = Var("unknown")
+            self.unknown.add(extent)
+        domain = place.domain.with_loop(loop.var, extent)
+        return Place(domain, {**place.loops, loop.var: extent}, place.values)
+
+    def nested(self, block: Block, place: Place) -> list[Access]:
+        found = self.exprs((*block.bindings, *block.predicate), place)
+        for condition in block.predicate:
+            place = place.given(condition)
+        bound = {
+            it.var: substitute(binding, place.values)
+            for it, binding in zip(block.iters, block.bindings, strict=True)
+        }
+        # If a reduction goes on over several runs of the outer block, later ones read its result.
+        closed = not any(
+            v in self.iters
+            for it in block.iters
+            if it.kind == "reduce"
+            for v in free_vars(bound[it.var])
+        )
+        place = place._replace(values={**place.values, **bound})
+        return found + self.block(block, place, closed)
+
+    def exprs(self, items: tuple[Expr, ...], place: Place) -> list[Access]:
+        return [access for e in items for access in self.expr(e, place)]
+
+    def expr(self, e: Expr, place: Place) -> list[Access]:
+        """The loads in an expression, in order of evaluation."""
+        if not loads(e):
+            return []
+        if isinstance(e, Select):
+            found = self.expr(e.cond, place) + self.expr(e.a, place.given(e.cond))
+            return found + self.expr(e.b, place.given(e.cond, False))
+        if isinstance(e, Binary) and e.op in ("and", "or"):
+            rest = place.given(e.a, e.op == "and") if loads(e.b) else place
+            return self.expr(e.a, place) + self.expr(e.b, rest)
+        found = self.exprs(operands(e), place)
+        if isinstance(e, Load):
+            found.append(self.access(e, place, False))
+        return found
+
+    def access(self, at: Load | Store, place: Place, is_write: bool) -> Access:
+        indices = [substitute(index, place.values) for index in at.indices]
+        region = access_region(at.buffer, indices, place.loops, place.domain)
+        ranges = [
+            (start, count)
+            if self.is_stable(start) and self.is_stable(count)
+            else (as_expr(0), as_expr(n))
+            for (start, count), n in zip(region.ranges, at.buffer.shape)
+        ]
+        return Access(Region(at.buffer, tuple(ranges)), is_write)
+
+    def is_stable(self, e: Expr) -> bool:
+        return not any(
+            isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown) for x in subexpressions(e)
+        )

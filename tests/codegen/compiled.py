@@ -1,0 +1,71 @@
+"""What the tests of the code generator share: compiling, and comparing with the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metaschedule.codegen import generate
+from metaschedule.interpreter import interpret
+from metaschedule.ir import Program, numpy_dtype
+from metaschedule.runtime import Executable
+from metaschedule.script import parse
+from metaschedule.target import resolve
+
+EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+
+
+def build(program: Program | str, *, fma: bool = True, target: str = "native") -> Executable:
+    if isinstance(program, str):
+        program = parse(program)
+    return Executable(generate(program, resolve(target), fma=fma))
+
+
+def outputs(results: Any) -> list[np.ndarray]:
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def run(exe: Executable, *inputs: np.ndarray) -> list[np.ndarray]:
+    """The results, computed into arrays (and in a workspace) that hold NaN or -1 before."""
+    filled: list[np.ndarray] = []
+    for spec in exe.outputs:
+        array = np.empty(spec.shape, numpy_dtype(spec.dtype))
+        array.reshape(-1).view(np.uint8)[:] = 1 if spec.dtype == "bool" else 0xFF
+        filled.append(array)
+    exe.fill_workspace()
+    exe(*inputs, *filled)
+    return filled
+
+
+def random_inputs(program: Program, seed: int = 0) -> list[np.ndarray]:
+    """Small integers in every dtype: sums and products of a few of them are exact."""
+    rng = np.random.default_rng(seed)
+    made: list[np.ndarray] = []
+    for b in program.inputs:
+        low = 0 if b.dtype in ("bool", "uint8") else -4
+        values = rng.integers(low, 2 if b.dtype == "bool" else 5, b.shape)
+        made.append(values.astype(numpy_dtype(b.dtype)))
+    return made
+
+
+def check(
+    program: Program | str, *inputs: np.ndarray, ulp: float = 0, fma: bool = True
+) -> list[np.ndarray]:
+    """Compiled and interpreted, the program gives the same bits (or within `ulp` of the largest)."""
+    if isinstance(program, str):
+        program = parse(program)
+    if not inputs:
+        inputs = tuple(random_inputs(program))
+    expected = outputs(interpret(program, *inputs))
+    results = run(build(program, fma=fma), *inputs)
+    for b, got, want in zip(program.outputs, results, expected, strict=True):
+        if not ulp or b.dtype not in EPS:
+            np.testing.assert_array_equal(got, want, err_msg=b.name)
+            continue
+        exact = want.astype(np.float64)
+        scale = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
+        np.testing.assert_allclose(
+            got.astype(np.float64), exact, rtol=0, atol=ulp * EPS[b.dtype] * scale, err_msg=b.name
+        )
+    return results
