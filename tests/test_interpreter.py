@@ -885,6 +885,43 @@ def test_which_nests_run_in_lanes(statement: str, qualifies: bool):
     assert (find_nest(loop, Walk({})) is not None) == qualifies
 
 
+def test_a_lane_that_only_reads_what_another_writes():
+    program = script("""
+        @ms.program
+        def echo(C: T.Output((10,), "int64"), D: T.Output((20,), "int64")):
+            for i in range(20):
+                C[i // 2], D[i] = 1, 0
+            for t, i in T.grid(2, 20):
+                if i % 2 == 0:
+                    D[i] = C[i // 2]
+                else:
+                    C[i // 2] = 5
+        """)
+    c, d = run(program)
+    assert c.tolist() == [5] * 10
+    assert d.tolist() == [5, 0] * 10
+
+
+def test_an_extent_that_the_nest_changes():
+    program = script("""
+        @ms.program
+        def shrinking(N: T.Output((4,), "int64")):
+            for i in range(4):
+                N[i] = 4
+            for i in range(3):
+                for j in range(N[0]):
+                    N[j] = N[j] - 1
+        """)
+    assert run(program).tolist() == [1, 1, 2, 3]
+
+
+def test_a_nest_of_too_many_lanes_peels_its_outer_loops(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("metaschedule.interpreter.lanes.MOST", 10)
+    a, b = integers(5, 7), integers(7, 6, seed=1)
+    assert np.array_equal(run(script(MATMUL), a, b), a @ b)
+    assert runs_in_lanes(script(MATMUL), a, b)
+
+
 NUMBERS = {(a, b): st.integers(a, b) for a in range(-3, 3) for b in [*range(a, 10), 99]}
 
 

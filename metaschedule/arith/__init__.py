@@ -1,8 +1,26 @@
-"""Integer reasoning about index expressions: bounds, proofs, simplification, regions, affine maps."""
+"""Integer reasoning about index expressions: bounds, proofs, simplification, regions, affine
+maps."""
 
+from .digits import Digit, IterSum
 from .domain import Domain
 from .index_map import IndexMap
-from .iter_map import Digit, IterationMap, IterSum, iteration_map
+from .iter_map import IterationMap, iteration_map
 from .region import access_region, contains, disjoint, relax, union
 from .signature import block_signature
 from .simplify import simplify
+
+__all__ = [
+    "Digit",
+    "Domain",
+    "IndexMap",
+    "IterSum",
+    "IterationMap",
+    "access_region",
+    "block_signature",
+    "contains",
+    "disjoint",
+    "iteration_map",
+    "relax",
+    "simplify",
+    "union",
+]

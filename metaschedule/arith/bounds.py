@@ -1,11 +1,11 @@
 """Lower bounds of polynomials over a domain, by elimination.
 
-Read `lower` first. Every step replaces an atom by something that bounds it *at every point of the
-domain*: a loop variable by 0 or by its extent minus one (an expression, so that symbols cancel), a
-quotient `x // d` by `x / d` or `(x - d + 1) / d`, a minimum by either operand. What is left is summed as
-constant intervals. Facts are combined with positive multiples, at most two of them. Effort is bounded:
-when it is spent the answer is the best so far, never a wrong one. Upper bounds are lower bounds of the
-negation.
+Read `lower` first. Every step replaces an atom by something that bounds it *at every point of
+the domain*: a loop variable by 0 or by its extent minus one (an expression, so that symbols
+cancel), a quotient `x // d` by `x / d` or `(x - d + 1) / d`, a minimum by either operand. What
+is left is summed as constant intervals. Facts are combined with positive multiples, at most two
+of them. Effort is bounded: when it is spent the answer is the best so far, never a wrong one.
+Upper bounds are lower bounds of the negation.
 
 Refuses: nonlinear occurrences of a variable (its interval is used), products of facts.
 """
@@ -15,8 +15,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..ir import Var, integer_limits
-from .polynomial import ONE, Atom, Composite, Poly, add, as_constant, multiply, scale, shift, split
+from ..ir import Var
+from .polynomial import (
+    ONE,
+    Atom,
+    Composite,
+    Poly,
+    add,
+    as_constant,
+    constant,
+    multiply,
+    scale,
+    shift,
+    split,
+)
 
 if TYPE_CHECKING:
     from .domain import Domain
@@ -25,6 +37,7 @@ Interval = tuple[int | None, int | None]
 Cases = list[tuple[Poly, int, "Domain"]]  # polynomial, what it has been scaled by, where
 
 UNKNOWN: Interval = (None, None)
+LEAVES = ("load", "expr")  # composites of which nothing but the range is known
 FACTS_DEEP = 2
 STEPS = 48
 
@@ -34,17 +47,34 @@ def lower(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
     best = interval(p, domain)[0]
     if reached(best, goal):
         return best
-    simple = is_simple(p, domain)
-    if not simple:
-        best = better(best, Search(domain, STEPS).run(p, goal, domain, 0))
-    if domain.inequalities and not reached(best, goal) and (p.keys() != {ONE} and p):
-        best = better(best, Search(domain, STEPS).run(p, goal, domain, FACTS_DEEP))
-    return best
+    return searched(p, domain, goal, best)
 
 
 def upper(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
-    found = lower(scale(p, -1), domain, None if goal is None else -goal)
+    """A constant that p never goes above."""
+    best = interval(p, domain)[1]
+    if best is not None and goal is not None and best <= goal:
+        return best
+    if is_simple(p, domain) and not facts_matter(p, domain):
+        return best
+    best = None if best is None else -best
+    found = searched(scale(p, -1), domain, None if goal is None else -goal, best)
     return None if found is None else -found
+
+
+def both(p: Poly, domain: Domain) -> Interval:
+    """Lower and upper bound."""
+    if is_simple(p, domain) and not facts_matter(p, domain):
+        return interval(p, domain)
+    return lower(p, domain), upper(p, domain)
+
+
+def searched(p: Poly, domain: Domain, goal: int | None, best: int | None) -> int | None:
+    if not is_simple(p, domain):
+        best = better(best, Search(STEPS).run(p, goal, domain, 0))
+    if not reached(best, goal) and facts_matter(p, domain):
+        best = better(best, Search(STEPS).run(p, goal, domain, FACTS_DEEP))
+    return best
 
 
 def reached(value: int | None, goal: int | None) -> bool:
@@ -56,22 +86,47 @@ def better(a: int | None, b: int | None) -> int | None:
 
 
 def is_simple(p: Poly, domain: Domain) -> bool:
-    """Whether intervals are all there is to know, facts aside."""
+    """Whether intervals are all there is to know, facts aside: no product, no extent that is an
+    expression, and no composite that has a variable in common with another term."""
     symbolic = domain.symbolic
+    composites = 0
     for m in p:
         if len(m) > 1:
             return False
         if m:
             atom = m[0]
             if isinstance(atom, Composite):
-                if atom.kind not in ("load", "expr"):
-                    return False
+                if atom.kind not in LEAVES:
+                    composites += 1
             elif atom in symbolic:
                 return False
+    if not composites:
+        return True
+    seen: set[Var] = set()
+    for m in p:
+        if m:
+            atom = m[0]
+            used = atom.vars if isinstance(atom, Composite) else (atom,)
+            for var in used:
+                if var in seen or var in symbolic:
+                    return False
+                seen.add(var)
     return True
 
 
-# --- intervals ------------------------------------------------------------------------------------
+def facts_matter(p: Poly, domain: Domain) -> bool:
+    """Whether facts on sums could say more of p."""
+    facts = domain.inequalities
+    if not facts:
+        return False
+    if domain.symbolic:
+        return len(p) > (ONE in p)
+    for m in p:
+        if len(m) > 1 or (m and any(m in fact for fact in facts)):
+            return True
+        if m and isinstance(m[0], Composite) and m[0].kind not in LEAVES:
+            return True
+    return False
 
 
 def interval(p: Poly, domain: Domain) -> Interval:
@@ -105,82 +160,11 @@ def times(x: Interval, y: Interval) -> Interval:
     return UNKNOWN
 
 
-def atom_interval(atom: Atom, domain: Domain) -> Interval:
-    """What is known of an atom by itself; `Domain.interval` adds facts and remembers."""
-    if isinstance(atom, Var):
-        extent = domain.extent_of(atom)
-        if extent is None:
-            return UNKNOWN if atom.dtype == "int64" else integer_limits(atom.dtype)
-        high = upper(extent, domain)
-        return 0, None if high is None else max(high - 1, 0)
-    assert isinstance(atom, Composite)
-    kind, args = atom.kind, atom.args
-    if kind == "//":
-        low, high = lower(args[0], domain), upper(args[0], domain)
-        return (
-            None if low is None else low // args[1],
-            None if high is None else high // args[1],
-        )
-    if kind in ("min", "max"):
-        return extremum_interval(kind, args[0], args[1], domain)
-    if kind == "select":
-        condition, a, b = args
-        yes, no = domain.with_fact(condition), domain.with_fact(~condition)
-        lows = (lower(a, yes), lower(b, no))
-        highs = (upper(a, yes), upper(b, no))
-        return (
-            None if lows[0] is None or lows[1] is None else min(lows[0], lows[1]),
-            None if highs[0] is None or highs[1] is None else max(highs[0], highs[1]),
-        )
-    if kind == "div":
-        return quotient_interval(args[0], args[1], domain)
-    if kind == "load":
-        data = args[0].data
-        if data is not None and data.size:
-            return int(data.min()), int(data.max())
-        return UNKNOWN if args[0].dtype == "int64" else integer_limits(args[0].dtype)
-    expr = args[0]
-    if getattr(expr, "name", None) == "abs" and expr.dtype == "int64":
-        return 0, None
-    if getattr(getattr(expr, "a", None), "dtype", None) == "bool":
-        return 0, 1  # a cast condition
-    return UNKNOWN if expr.dtype == "int64" else integer_limits(expr.dtype)
-
-
-def extremum_interval(kind: str, a: Poly, b: Poly, domain: Domain) -> Interval:
-    pick = min if kind == "min" else max
-    lows = [lower(a, domain), lower(b, domain)]
-    highs = [upper(a, domain), upper(b, domain)]
-    # One bound of the minimum needs both operands, the other is given by either.
-    both, either = (lows, highs) if kind == "min" else (highs, lows)
-    known = [x for x in either if x is not None]
-    needs = None if None in both else pick([x for x in both if x is not None])
-    has = pick(known) if known else None
-    return (needs, has) if kind == "min" else (has, needs)
-
-
-def quotient_interval(a: Poly, b: Poly, domain: Domain) -> Interval:
-    """Of a floor division by a polynomial: known only if that is certainly positive."""
-    least = lower(b, domain, 1)
-    if least is None or least < 1:
-        return UNKNOWN
-    most = upper(b, domain)
-    low, high = lower(a, domain), upper(a, domain)
-    if low is not None:
-        low = low // least if low < 0 else low // most if most is not None else 0
-    if high is not None:
-        high = high // least if high >= 0 else high // most if most is not None else -1
-    return low, high
-
-
-# --- elimination ----------------------------------------------------------------------------------
-
-
 class Search:
-    """One bounded search. `domain` at each step may carry more facts than the first (a select's)."""
+    """One bounded search. The domain of a step may have more facts than that of the first: a case
+    of a select knows its condition."""
 
-    def __init__(self, domain: Domain, steps: int) -> None:
-        self.domain = domain
+    def __init__(self, steps: int) -> None:
         self.steps = steps
 
     def run(self, p: Poly, goal: int | None, domain: Domain, deep: int) -> int | None:
@@ -234,7 +218,7 @@ class Search:
         for m in p:
             for atom in m:
                 if isinstance(atom, Composite):
-                    if atom.kind in ("load", "expr"):
+                    if atom.kind in LEAVES:
                         continue
                     if chosen is None or atom.height > chosen.height:
                         chosen = atom
@@ -302,8 +286,8 @@ class Search:
             if low is not None and high is not None and low == high:
                 ways.append(scale(factor, low))
             else:
-                a, b = times(interval(factor, domain), (low, high))
-                ways += [{ONE: a}] if a else [{}] if a == 0 else []
+                least, _ = times(interval(factor, domain), (low, high))
+                ways += [constant(least)] if least is not None else []
         elif sign > 0:
             ways += [scale(factor, low)] if low is not None else []
         else:

@@ -1,9 +1,10 @@
 """Expressions to polynomials (`canonical`) and to simpler expressions (`rewrite`).
 
-The two call each other: a load's index is a polynomial, a polynomial's atom may be a select on floats.
-Only index arithmetic (int64) is treated as unbounded integers. Narrower integers wrap, so an operation
-on them is opaque, with the range of its dtype, unless bounds show that it cannot wrap. Loads are atoms:
-two loads at equal indices are taken to be equal, which holds for expressions evaluated at one place.
+The two call each other: a load's index is a polynomial, a polynomial's atom may be a select on
+floats. Only index arithmetic (int64) is treated as unbounded integers. Narrower integers wrap,
+so an operation on them is opaque, with the range of its dtype, unless bounds show that it cannot
+wrap. Loads are atoms: two loads at equal indices are taken to be equal, which holds for
+expressions evaluated at one place.
 
 Refuses: floats are left to round as written, only what is inside them is simplified.
 """
@@ -35,7 +36,6 @@ from .comparison import MIRRORED, NEGATED, always, never_zero, reduce
 from .division import atom, divide_any, floordiv, remainder
 from .express import TooLarge, express, expressed, terms, total
 from .polynomial import (
-    ONE,
     Composite,
     Poly,
     add,
@@ -44,7 +44,6 @@ from .polynomial import (
     freeze,
     multiply,
     scale,
-    shift,
 )
 
 if TYPE_CHECKING:
@@ -57,10 +56,9 @@ def canonical(e: Expr, domain: Domain) -> Poly:
         value = domain.singletons.get(e) if domain.singletons else None
         return {(e,): 1} if value is None else constant(value)
     if isinstance(e, Const):
-        return {ONE: e.value} if e.value else {}
+        return constant(int(e.value))
     if isinstance(e, Binary):
-        p = arithmetic(e, domain)
-        return p if e.dtype == INDEX else unwrapped(p, e, domain)
+        return unwrapped(arithmetic(e, domain), e, domain)
     if isinstance(e, Load):
         indices = tuple([canonical(index, domain) for index in e.indices])
         key = (e.buffer, tuple([freeze(index) for index in indices]))
@@ -89,8 +87,8 @@ def canonical(e: Expr, domain: Domain) -> Poly:
     return opaque(e, domain)
 
 
-def arithmetic(e: Binary, domain: Domain) -> Poly | None:
-    """A binary operation on unbounded integers; None if it is not one we know."""
+def arithmetic(e: Binary, domain: Domain) -> Poly:
+    """A binary operation on unbounded integers."""
     a, b, op = canonical(e.a, domain), canonical(e.b, domain), e.op
     if op == "+":
         return add(a, b)
@@ -117,10 +115,8 @@ def arithmetic(e: Binary, domain: Domain) -> Poly | None:
     return opaque(e, domain)
 
 
-def unwrapped(p: Poly | None, e: Expr, domain: Domain) -> Poly:
+def unwrapped(p: Poly, e: Expr, domain: Domain) -> Poly:
     """p, the unbounded value of e, if that is certainly what e's dtype holds."""
-    if p is None:
-        return opaque(e, domain)
     if e.dtype == INDEX:
         return p
     least, most = integer_limits(e.dtype)
@@ -159,20 +155,23 @@ def opaque(e: Expr, domain: Domain) -> Poly:
 
 
 def structure(e: Expr, domain: Domain) -> Hashable:
-    """A key that expressions of equal form share; integer parts count by value."""
-    kind = type(e)
-    if kind is Var:
+    """A key that expressions of equal form share; sums and products in it count by value."""
+    if isinstance(e, Var):
         return e
-    if kind is Const:
+    if isinstance(e, Const):
         return (repr(e.value), e.dtype)
-    if e.dtype == INDEX and (kind is not Cast or is_integer(e.a.dtype)):  # pyright: ignore
-        if kind not in (Call, Binary) or (kind is Binary and e.op in "+-*"):  # pyright: ignore
+    head: Hashable = None
+    if isinstance(e, Binary):
+        if e.dtype == INDEX and e.op in ("+", "-", "*"):
             return freeze(canonical(e, domain))
-    if kind is Load:
-        head: Hashable = e.buffer  # pyright: ignore[reportAttributeAccessIssue]
-    else:
-        head = getattr(e, "op", None) or getattr(e, "name", None)
-    return (kind, head, e.dtype, tuple([structure(child, domain) for child in operands(e)]))
+        head = e.op
+    elif isinstance(e, Load):
+        head = e.buffer
+    elif isinstance(e, Unary):
+        head = e.op
+    elif isinstance(e, Call):
+        head = e.name
+    return (type(e), head, e.dtype, tuple([structure(child, domain) for child in operands(e)]))
 
 
 # --- expressions to expressions -------------------------------------------------------------------
@@ -203,10 +202,17 @@ def select(e: Select, domain: Domain) -> Expr:
     cond = rewrite(e.cond, domain)
     if isinstance(cond, Const):
         return rewrite(e.a if cond.value else e.b, domain)
-    a, b = rewrite(e.a, domain.with_fact(cond)), rewrite(e.b, domain.with_fact(~cond))
+    a, b = branch(e.a, cond, domain), branch(e.b, ~cond, domain)
     if same(a, b):
         return a
     return Select(cond, a, b, e.dtype)
+
+
+def branch(e: Expr, cond: Expr, domain: Domain) -> Expr:
+    """What is evaluated only where a condition holds."""
+    if isinstance(e, Const):
+        return e
+    return rewrite(e, domain.with_fact(cond))
 
 
 def condition(e: Expr, domain: Domain) -> Expr:
@@ -287,14 +293,16 @@ def same(a: Expr, b: Expr) -> bool:
     """Whether two expressions are the same tree over the same variables and buffers."""
     if a is b:
         return True
-    kind = type(a)
-    if kind is not type(b) or a.dtype != b.dtype or kind is Var:
+    if isinstance(a, Var) or type(a) is not type(b):
         return False
-    if kind is Const:
-        return repr(a.value) == repr(b.value)  # pyright: ignore[reportAttributeAccessIssue]
-    for field in ("op", "name", "buffer"):
-        if getattr(a, field, None) is not getattr(b, field, None):
-            if field == "buffer" or getattr(a, field, None) != getattr(b, field, None):
-                return False
-    mine, theirs = operands(a), operands(b)
-    return len(mine) == len(theirs) and all(same(x, y) for x, y in zip(mine, theirs))
+    if isinstance(a, Binary) and isinstance(b, Binary):
+        return a.op == b.op and a.dtype == b.dtype and same(a.a, b.a) and same(a.b, b.b)
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a.dtype == b.dtype and repr(a.value) == repr(b.value)  # -0.0 is not 0.0
+    if isinstance(a, Load) and isinstance(b, Load) and a.buffer is not b.buffer:
+        return False
+    if isinstance(a, Unary) and isinstance(b, Unary) and a.op != b.op:
+        return False
+    if isinstance(a, Call) and isinstance(b, Call) and a.name != b.name:
+        return False
+    return a.dtype == b.dtype and all(map(same, operands(a), operands(b)))

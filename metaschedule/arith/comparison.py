@@ -1,7 +1,7 @@
 """Comparisons of a polynomial with zero: decided over a domain, and put in their shortest form.
 
-`always` proves `p op 0` at every point; `reduce` divides by the common factor and rounds, which is exact
-because atoms are integers: `4*i < 10` is `i < 3`.
+`always` proves `p op 0` at every point; `reduce` divides by the common factor and rounds, which
+is exact because atoms are integers: `4*i < 10` is `i < 3`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .bounds import lower, reached
+from .bounds import facts_matter, interval, is_simple, lower, reached
 from .polynomial import ONE, Poly, scale, shift
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 def always(op: str, p: Poly, domain: Domain) -> bool:
     """Whether `p op 0` certainly holds at every point of the domain."""
+    by_interval = HOLDS[op](*interval(p, domain))
+    if by_interval or (is_simple(p, domain) and not facts_matter(p, domain)):
+        return by_interval or (op == "!=" and never_zero(p))
     if op == "<":
         return nonnegative(shift(scale(p, -1), -1), domain)
     if op == "<=":
@@ -30,16 +33,25 @@ def always(op: str, p: Poly, domain: Domain) -> bool:
     if op == ">=":
         return nonnegative(p, domain)
     if op == "==":
-        if not p:
-            return True
         if never_zero(p):
             return False
         return nonnegative(p, domain) and nonnegative(scale(p, -1), domain)
-    return bool(p) and (
+    return (
         never_zero(p)
         or nonnegative(shift(p, -1), domain)
         or nonnegative(shift(scale(p, -1), -1), domain)
     )
+
+
+# Whether a value between two bounds (None: not known) compares so with zero.
+HOLDS = {
+    "<": lambda low, high: high is not None and high < 0,
+    "<=": lambda low, high: high is not None and high <= 0,
+    ">": lambda low, high: low is not None and low > 0,
+    ">=": lambda low, high: low is not None and low >= 0,
+    "==": lambda low, high: low == 0 == high,
+    "!=": lambda low, high: (low is not None and low > 0) or (high is not None and high < 0),
+}
 
 
 def nonnegative(p: Poly, domain: Domain) -> bool:
@@ -71,7 +83,7 @@ def reduce(op: str, p: Poly) -> tuple[str, Poly]:
         return op, p
     out = {m: c // g for m, c in p.items() if m}
     offset = p.get(ONE, 0)
-    # s + k < 0 is s < ceil(-k/g), that is s + floor(k/g) < 0; for <= and > it is the ceiling of k/g.
+    # g*s + k < 0 is s + floor(k/g) < 0, for integers; for <= and > it is the ceiling.
     offset = -(-offset // g) if op in ("<=", ">") else offset // g
     if offset:
         out[ONE] = offset

@@ -1,11 +1,12 @@
 """Floor division and remainder of polynomials.
 
-`floordiv` is where index expressions become short: it takes multiples of the divisor out, divides common
-factors away, merges nested divisions and drops what the domain shows to be zero. A remainder is stored
-as `x - d * (x // d)`, so that it cancels against other parts; `express.py` finds it again for printing.
+`floordiv` is where index expressions become short: it takes multiples of the divisor out,
+divides common factors away, merges nested divisions and drops what the domain shows to be zero.
+A remainder is stored as `x - d * (x // d)`, so that it cancels against other parts; `express.py`
+finds it again for printing.
 
-Refuses: nothing. A divisor that is not a constant gives an opaque quotient unless one polynomial divides
-the other; a divisor of zero stays as it is, an error of the running program.
+Refuses: nothing. A divisor that is not a constant gives an opaque quotient unless one polynomial
+divides the other; a divisor of zero stays as it is, an error of the running program.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .bounds import lower, reached, upper
+from .bounds import both, interval, lower, reached
 from .polynomial import (
     ONE,
     Composite,
@@ -58,7 +59,7 @@ def floordiv(p: Poly, k: int, domain: Domain) -> Poly:
 
 
 def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
-    """(rest + offset) // k, where no coefficient of `rest` is a multiple of k and 0 <= offset < k."""
+    """(rest + offset) // k, where k divides no coefficient of `rest` and 0 <= offset < k."""
     p = shift(rest, offset)
     if (value := quotient_value(p, k, domain)) is not None:
         return constant(value)
@@ -81,12 +82,11 @@ def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
 
 def quotient_value(p: Poly, k: int, domain: Domain) -> int | None:
     """p // k if it is one number throughout the domain."""
-    low = lower(p, domain)
-    if low is None:
-        return None
-    value = low // k
-    high = upper(p, domain, value * k + k - 1)
-    return value if high is not None and high // k == value else None
+    low, high = interval(p, domain)
+    if low is not None and high is not None and low // k == high // k:
+        return low // k
+    low, high = both(p, domain)
+    return low // k if low is not None and high is not None and low // k == high // k else None
 
 
 def atom(composite: Composite, domain: Domain) -> Poly:

@@ -1,6 +1,7 @@
 """Where a claim is made: loop variables with extents, and facts.
 
-Read `Domain` first. `bounds.py` has the algorithm behind `bounds`, `prove.py` the one behind `prove`.
+Read `Domain` first. `bounds.py` has the algorithm behind `bounds`, `prove.py` the one behind
+`prove`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from ..ir import Expr, Var
-from .bounds import Interval, atom_interval, interval, lower, upper
+from .bounds import Interval, both, interval
 from .canonical import canonical
 from .comparison import tightened
 from .polynomial import (
@@ -24,15 +25,16 @@ from .polynomial import (
     variables,
 )
 from .prove import consequences, holds, remember
+from .ranges import atom_interval
 
 
 class Domain:
     """Loop variables with their extents (outermost first), and facts known of them. Immutable.
 
-    A variable ranges over [0, extent). An extent may be any integer expression of outer variables, of
-    free variables (unknown integers) or of loads. A point of the domain gives every variable a value
-    in its range such that all facts hold; so each extent is at least 1 at every point, and where there
-    is no point every claim is true.
+    A variable ranges over [0, extent). An extent may be any integer expression of outer variables,
+    of free variables (unknown integers) or of loads. A point of the domain gives every variable a
+    value in its range such that all facts hold; so each extent is at least 1 at every point, and
+    where there is no point every claim is true.
 
     >>> i, j = Var("i"), Var("j")
     >>> triangle = Domain({i: 8, j: i + 1})
@@ -88,7 +90,7 @@ class Domain:
     def bounds(self, e: Expr) -> tuple[int | None, int | None]:
         """Constants that an integer expression never goes below or above (None: not known)."""
         p = canonical(e, self)
-        return lower(p, self), upper(p, self)
+        return both(p, self)
 
     def exact_bounds(self, e: Expr) -> tuple[int, int] | None:
         """Smallest and largest value, if both are certainly attained (in a domain with any point).

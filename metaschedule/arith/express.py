@@ -1,7 +1,7 @@
 """Polynomials back to expressions, as short as a person would write them.
 
-Remainders come in as `x - d * (x // d)` and are found again here (`terms`). Terms keep the order of
-first appearance, a constant comes last, and a sum starts with something positive if it can.
+Remainders come in as `x - d * (x // d)` and are found again here (`terms`). Terms keep the order
+of first appearance, a constant comes last, and a sum starts with something positive if it can.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..ir import INDEX, Binary, Cast, Const, Expr, Load, Select, Unary, Var
 from .division import floordiv
-from .polynomial import ONE, Composite, Monomial, Poly, add, as_constant, multiply, product, scale
+from .polynomial import ONE, Composite, Monomial, Poly, add, freeze, multiply, product, scale
 
 if TYPE_CHECKING:
     from .domain import Domain
@@ -81,10 +81,10 @@ def total(parts: list[tuple[int, Expr]], offset: int) -> Expr:
 def monomial(m: Monomial, domain: Domain) -> Expr:
     out: Expr | None = None
     for factor in m:
-        e = factor if isinstance(factor, Var) else composite(factor, domain)  # pyright: ignore
+        e = widened(factor) if isinstance(factor, Var) else composite(factor, domain)
         out = e if out is None else Binary("*", out, e, INDEX)
     assert out is not None
-    return widened(out)
+    return out
 
 
 def widened(e: Expr) -> Expr:
@@ -117,7 +117,9 @@ def load(a: Composite, domain: Domain) -> Load:
 
 def terms(p: Poly, domain: Domain) -> tuple[list[tuple[int, Term]], int]:
     """Coefficients and terms in printing order, and the constant."""
-    divisions = [m for m in p if any(isinstance(x, Composite) and x.kind in ("//", "div") for x in m)]
+    divisions = [
+        m for m in p if any(isinstance(x, Composite) and x.kind in ("//", "div") for x in m)
+    ]
     if not divisions:
         return [(c, m) for m, c in p.items() if m], p.get(ONE, 0)
     place: dict[Any, int] = {m: at for at, m in enumerate(p)}
@@ -132,8 +134,9 @@ def terms(p: Poly, domain: Domain) -> tuple[list[tuple[int, Term]], int]:
     offset = p.get(ONE, 0)
     for m, c in p.items():
         if m:
+            at = place[m]
             m, offset = absorb(m, c, offset)
-            found.append((place.get(m, len(place)), c, m))
+            found.append((at, c, m))
     found.sort(key=lambda entry: entry[0])
     return [(c, term) for _, c, term in found], offset
 
@@ -141,22 +144,31 @@ def terms(p: Poly, domain: Domain) -> tuple[list[tuple[int, Term]], int]:
 def find_remainder(
     p: Poly, m: Monomial, divisions: list[Monomial], domain: Domain
 ) -> tuple[int, Remainder, Poly] | None:
-    """(c, u % d, c * d * (u // d)) such that the quotient is in monomial m and p has c * u as well."""
+    """(c, u % d, c * d * (u // d)) where the quotient is in monomial m and p has c * u as well."""
     if m not in p:
         return None
-    if len(m) > 1 or m[0].kind == "div":  # pyright: ignore[reportAttributeAccessIssue]
+    q = quotient(m)
+    if q is None:
         return find_symbolic_remainder(p, m)
-    x, d = m[0].args  # pyright: ignore[reportAttributeAccessIssue]
-    inner = [n[0].args[1] for n in divisions if len(n) == 1 and n[0].kind == "//"]  # pyright: ignore
+    x, d = q.args
+    # The quotient may be of a quotient, merged: u = x // a, and u // (d // a) is x // d.
+    inner = [other.args[1] for n in divisions if (other := quotient(n)) is not None]
     for a in [1, *[a for a in inner if a < d and d % a == 0]]:
-        by = d // a
-        if p[m] % by:
-            continue
-        c = -p[m] // by
         u = x if a == 1 else floordiv(x, a, domain)
-        if as_constant(u) is None and all(p.get(n) == c * k for n, k in u.items() if n):
+        first = next((n for n in u if n), None)
+        if first is None or p.get(first, 0) % u[first]:
+            continue
+        c, by = p.get(first, 0) // u[first], d // a
+        # Less of the quotient must be left: f + f // 4 does not become f % 4 + f // 4 * 5.
+        if abs(p[m] + c * by) < abs(p[m]) and all(p.get(n) == c * k for n, k in u.items() if n):
             return c, Remainder(u, by), {m: c * by}
     return None
+
+
+def quotient(m: Monomial) -> Composite | None:
+    """The atom of a monomial that is nothing but a quotient by a constant."""
+    atom = m[0] if len(m) == 1 else None
+    return atom if isinstance(atom, Composite) and atom.kind == "//" else None
 
 
 def find_symbolic_remainder(p: Poly, m: Monomial) -> tuple[int, Remainder, Poly] | None:
@@ -178,11 +190,9 @@ def find_symbolic_remainder(p: Poly, m: Monomial) -> tuple[int, Remainder, Poly]
 
 def absorb(m: Monomial, c: int, offset: int) -> tuple[Monomial, int]:
     """(x + 3) // 4 - 1 is (x - 1) // 4: one constant, not two."""
-    if offset and len(m) == 1 and offset % c == 0:
-        q = m[0]
-        if isinstance(q, Composite) and q.kind == "//":
-            x, d = q.args
-            if ONE in x:
-                y = add(x, {ONE: d * (offset // c)})
-                return (Composite("//", (y, d), None),), 0
-    return m, offset
+    q = quotient(m)
+    if q is None or not offset or offset % c or ONE not in q.args[0]:
+        return m, offset
+    x, d = q.args
+    y = add(x, {ONE: d * (offset // c)})
+    return (Composite("//", (y, d), (freeze(y), d)),), 0

@@ -1,6 +1,7 @@
 """`IndexMap`: a change of layout, as a function of indices.
 
-Read `IndexMap`. The proofs come from `iter_map.py`: True and an inverse only where they are certain.
+Read `IndexMap`. The proofs come from `iter_map.py`: True and an inverse only where they are
+certain.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..ir import Expr, Operand, Var, as_expr, is_integer, substitute
 from .domain import Domain
@@ -36,7 +38,7 @@ class IndexMap:
     def from_function(f: Callable[..., Sequence[Operand] | Operand], ndim: int) -> IndexMap:
         """The map that `f`, given `ndim` variables, returns as a tuple of expressions."""
         inputs = tuple([Var(name) for name in parameter_names(f, ndim)])
-        result = f(*inputs)
+        result: Any = f(*inputs)
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         exprs = tuple([as_expr(e) for e in outputs])
         for e in exprs:

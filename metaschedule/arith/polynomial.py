@@ -1,12 +1,14 @@
 """Integer polynomials over atoms: the canonical form in which index expressions are compared.
 
-A polynomial is a dict from monomial to a nonzero integer coefficient; a monomial is a tuple of atoms
-(the empty one carries the constant). An atom is a variable or a `Composite`: something of integer value
-that is not a sum of products, such as `x // 4` or `A[i]`. Two polynomials are the same value if they are
-the same dict; the order of a dict is the order of first appearance and decides only how it prints.
+A polynomial is a dict from monomial to a nonzero integer coefficient; a monomial is a tuple of
+atoms (the empty one carries the constant). An atom is a variable or a `Composite`: something of
+integer value that is not a sum of products, such as `x // 4` or `A[i]`. Two polynomials are the
+same value if they are the same dict; the order of a dict is the order of first appearance and
+decides only how it prints.
 
-Read `Composite` first. Nothing here knows of ranges; `bounds.py` does. Beware that atoms include `Var`,
-whose `==` builds an expression: atoms are compared by dict and set lookups, never by `in` on a tuple.
+Read `Composite` first. Nothing here knows of ranges; `bounds.py` does. Beware that atoms include
+`Var`, whose `==` builds an expression: atoms are compared by dict and set lookups, never by `in`
+on a tuple.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ def multiply(p: Poly, q: Poly) -> Poly:
 def product(m: Monomial, n: Monomial) -> Monomial:
     """Factors in the order of their names, so that `i * n` and `n * i` are one monomial.
 
-    Two variables of one name may stay in either order: then an equality is missed, none is invented.
+    Two variables of one name may stay in either order: an equality is missed, none is invented.
     """
     if not m or not n:
         return m or n
@@ -156,7 +158,7 @@ def variables(p: Poly) -> dict[Var, None]:
 
 
 def split(p: Poly, atom: Atom) -> tuple[Poly, Poly] | None:
-    """(A, B) with p = A * atom + B and no `atom` among the factors of A or B, if p is linear in it."""
+    """(A, B) with p = A * atom + B, if p is linear in the atom (which may be inside composites)."""
     only = {atom}
     factor: Poly = {}
     rest: Poly = {}

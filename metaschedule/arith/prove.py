@@ -1,7 +1,8 @@
 """Conditions: proving them over a domain, and turning them into facts.
 
-`holds` is sound and incomplete: False means "not proved". Conditions on integers become polynomials
-compared with zero; any other condition is known only if the same condition is among the facts.
+`holds` is sound and incomplete: False means "not proved". Conditions on integers become
+polynomials compared with zero; any other condition is known only if the same condition is among
+the facts.
 """
 
 from __future__ import annotations

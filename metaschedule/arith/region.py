@@ -1,17 +1,18 @@
 """Boxes: what an access touches while loops run, and how boxes relate.
 
-`relax` bounds one index over some loops by expressions of the others; `access_region` does so for every
-dimension. `contains` and `disjoint` are proofs, False meaning "not proved"; `union` covers.
+`relax` bounds one index over some loops by expressions of the others; `access_region` does so
+for every dimension. `contains` and `disjoint` are proofs, False meaning "not proved"; `union`
+covers.
 
-Refuses: an index it cannot bound becomes the whole dimension. A box says nothing of holes: the even
-elements of a row are the row.
+Refuses: an index it cannot bound becomes the whole dimension. A box says nothing of holes: the
+even elements of a row are the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir import INDEX, Binary, Buffer, Const, Expr, Region, Var, as_expr
+from ..ir import INDEX, Binary, Buffer, Expr, Region, Var, as_expr
 from .bounds import lower, reached, upper
 from .canonical import canonical
 from .comparison import always
@@ -38,7 +39,7 @@ Pair = tuple[Poly, Poly]  # first and last value
 def relax(e: Expr, variables: Mapping[Var, Expr | int], domain: Domain) -> tuple[Expr, Expr] | None:
     """The first value of `e`, and how many values from there on it spans, as `variables` range.
 
-    `variables` are loops, outermost first. The result mentions none of them; None if it is not known.
+    `variables` are loops, outermost first. The result mentions none of them; None if not known.
 
     >>> i, j, k = Var("i"), Var("j"), Var("k")
     >>> first, count = relax(i * 4 + j + k, {j: 4, k: 3}, Domain({i: 8}))
@@ -168,8 +169,8 @@ def bounded_composite(
 
 
 def eliminated(p: Poly, loops: Mapping[Var, Expr | int], domain: Domain, sign: int) -> Poly | None:
-    """A bound of p without `loops`: below for sign 1, above for -1. Innermost loops go first, because
-    their extents may mention the others."""
+    """A bound of p without `loops`: below for sign 1, above for -1. Innermost loops go first,
+    because their extents may mention the others."""
     for var in reversed(list(loops)):
         parts = split(p, var)
         if parts is None:
@@ -223,8 +224,8 @@ def polys(region: Region, domain: Domain) -> list[Pair]:
 
 
 def union(regions: Sequence[Region], domain: Domain) -> Region:
-    """A box that covers all (of one buffer). Starts and ends that cannot be compared are replaced by
-    their constant bounds, or else by those of the buffer."""
+    """A box that covers all (of one buffer). Starts and ends that cannot be compared are replaced
+    by their constant bounds, or else by those of the buffer."""
     if not regions:
         raise ValueError("the union of no regions has no buffer")
     buffer = regions[0].buffer
@@ -254,13 +255,11 @@ def least(ps: Sequence[Poly], domain: Domain) -> Poly | None:
     """The one that is nowhere above any other."""
     best = ps[0]
     for p in ps[1:]:
-        difference = add(p, best, -1)
-        if not difference or always(">=", difference, domain):
-            continue
-        if not always("<=", difference, domain):
-            return None
-        best = p
-    return best
+        if not always("<=", add(best, p, -1), domain):
+            best = p
+    # Of two that cannot be compared the later was taken: it may still be above an earlier one.
+    others = [add(p, best, -1) for p in ps if p is not best]
+    return best if all(always(">=", p, domain) for p in others) else None
 
 
 def is_empty(box: Sequence[Pair], domain: Domain) -> bool:

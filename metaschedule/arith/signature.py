@@ -1,9 +1,9 @@
 """What a block reads and writes, from its body.
 
-Read `block_signature` first. Loops inside the body are relaxed; nested blocks are read through their
-bindings. Regions are compared across the program, so they never mention a loaded value, which may change
-in between: such a dimension is the whole of the buffer, and so is anything bounded by a loop whose
-extent is loaded.
+Read `block_signature` first. Loops inside the body are relaxed; nested blocks are read through
+their bindings. Regions are compared across the program, so they never mention a loaded value,
+which may change in between: such a dimension is the whole of the buffer, and so is anything
+bounded by a loop whose extent is loaded.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Place(NamedTuple):
 
 
 def block_signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
-    """(reads, writes) in terms of the block's iteration variables: one region per buffer, in order of
-    first access. Buffers that live inside the block are left out, and so is a reduction's reading of
-    its own result."""
+    """(reads, writes) in terms of the block's iteration variables: one region per buffer, in order
+    of first access. Buffers that live inside the block are left out, and so is a reduction's
+    reading of its own result."""
     domain = Domain({it.var: it.extent for it in block.iters if not loads(it.extent)})
     domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
     collector = Collector({it.var for it in block.iters})
@@ -187,5 +187,6 @@ class Collector:
 
     def is_stable(self, e: Expr) -> bool:
         return not any(
-            isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown) for x in subexpressions(e)
+            isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown)
+            for x in subexpressions(e)
         )

@@ -10,7 +10,9 @@ ANYWHERE = Domain()
 
 
 def simplify(e: Expr, domain: Domain = ANYWHERE) -> Expr:
-    """An expression with the value of `e` at every point of the domain; `e` itself if nothing changed.
+    """An expression with the value of `e` at every point of the domain; `e` itself if unchanged.
+
+    Where evaluating `e` is an error (a division by zero) the result may have a value.
 
     >>> from metaschedule.ir import Var
     >>> i, j = Var("i"), Var("j")

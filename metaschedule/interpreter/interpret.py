@@ -18,6 +18,16 @@ def interpret(
 ) -> np.ndarray | tuple[np.ndarray, ...]:
     """The outputs of `program`: one array, or a tuple in the order of `program.outputs`.
 
+    >>> from metaschedule.script import parse
+    >>> double = parse('''
+    ... @ms.program
+    ... def double(A: T.Tensor((3,)), B: T.Output((3,))):
+    ...     for i in range(3):
+    ...         B[i] = A[i] * 2.0
+    ... ''')
+    >>> interpret(double, np.array([1, 2, 3], np.float32)).tolist()
+    [2.0, 4.0, 6.0]
+
     `lanes` is for tests of the interpreter itself: False never uses the fast path, True uses it
     wherever it applies, None where it also pays.
     """

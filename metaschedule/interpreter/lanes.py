@@ -50,8 +50,8 @@ from metaschedule.ir import (
     free_vars,
     is_float,
     numpy_dtype,
-    operands,
     own_expressions,
+    same_expr,
     subexpressions,
     substitute,
     walk,
@@ -123,7 +123,7 @@ def find_nest(loop: For, scalar: Walk) -> Nest | None:
     touched = [(s.buffer, s.indices) for s in expanded_stores(body)]
     touched += [(e.buffer, e.indices) for e in expanded_loads(body) if e.buffer in stores]
     for buffer, indices in touched:
-        if not all(map(is_same, indices, stores[buffer])) or not all(map(is_fixed, indices)):
+        if not all(map(same_expr, indices, stores[buffer])) or not all(map(is_fixed, indices)):
             return None
     used = {v for indices in stores.values() for index in indices for v in free_vars(index)}
     lanes = [f for f in loops if f.var in used]
@@ -164,22 +164,6 @@ def expanded_loads(body: Body) -> Iterator[Load]:
             for x in subexpressions(substitute(e, bound)):
                 if isinstance(x, Load):
                     yield x
-
-
-def is_same(a: Expr, b: Expr) -> bool:
-    """Whether two expressions are one expression of the same variables and buffers."""
-    if type(a) is not type(b) or a.dtype != b.dtype:
-        return False
-    if isinstance(a, Var):
-        return a is b
-    if isinstance(a, Const):
-        return a.value == b.value  # pyright: ignore[reportAttributeAccessIssue]
-    for name in ("op", "name"):
-        if getattr(a, name, None) != getattr(b, name, None):
-            return False
-    if isinstance(a, Load) and a.buffer is not b.buffer:  # pyright: ignore[reportAttributeAccessIssue]
-        return False
-    return all(map(is_same, operands(a), operands(b)))
 
 
 # --- running one ----------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ from .stmt import (
     TupleStore,
     While,
 )
-from .structural import same_expr, structural_equal, structural_hash
+from .structural import expr_key, same_expr, structural_equal, structural_hash
 from .visit import (
     Rewriter,
     Substitute,

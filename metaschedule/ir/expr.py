@@ -370,6 +370,11 @@ FOLD: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _range(dtype: str) -> range:
+    low, high = integer_limits(dtype)
+    return range(low, high + 1)
+
+
 def unary(op: str, a: Operand) -> Expr:
     a = as_expr(a)
     if op == "not":
@@ -380,7 +385,7 @@ def unary(op: str, a: Operand) -> Expr:
     elif op == "-":
         if a.dtype == "bool":
             raise TypeError("`-` on a bool: cast it to an integer dtype first")
-        if isinstance(a, Const) and a.dtype != "uint8":
+        if isinstance(a, Const) and (is_float(a.dtype) or -a.value in _range(a.dtype)):
             return const(-a.value, a.dtype)
     elif op == "~":
         if not is_integer(a.dtype):

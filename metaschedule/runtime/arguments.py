@@ -19,7 +19,7 @@ from metaschedule.ir import check_dtype, numpy_dtype
 
 from .kernel import ArgSpec
 from .layout import Tensor
-from .native import DLPACK_CODES
+from .native import DLPACK_CODES, capsule_pointer
 
 CPU_DEVICES = (1, 3)  # DLPack's kDLCPU and kDLCUDAHost (pinned memory of the host)
 DEVICES = {
@@ -32,7 +32,12 @@ DEVICES = {
     10: "rocm",
     14: "oneapi",
 }
+DLPACK_NAMES = {code: name for name, code in DLPACK_CODES.items()}
 READ_ONLY = 1  # flag of DLManagedTensorVersioned
+
+capsule_is_named: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
 
 
 @dataclass(slots=True)
@@ -187,24 +192,21 @@ def read_dlpack(value: Any, label: Label) -> Facts:
     except BufferError as error:
         kind = type(value).__name__
         raise ValueError(f"{label}: {kind} does not give its memory: {error}") from error
-    is_named = ctypes.pythonapi.PyCapsule_IsValid
-    is_named.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     readonly = False
-    if is_named(capsule, b"dltensor_versioned"):
-        at = get(capsule, b"dltensor_versioned")
+    if capsule_is_named(capsule, b"dltensor_versioned"):
+        at = capsule_pointer(capsule, b"dltensor_versioned")
         head = VersionedHead.from_address(at)
         if head.major != 1:
             raise TypeError(f"{label}: expected DLPack 1, got version {head.major}.{head.minor}")
         readonly = bool(head.flags & READ_ONLY)
         tensor = Tensor.from_address(at + ctypes.sizeof(VersionedHead))
-    elif is_named(capsule, b"dltensor"):
-        tensor = Tensor.from_address(get(capsule, b"dltensor"))
+    elif capsule_is_named(capsule, b"dltensor"):
+        tensor = Tensor.from_address(capsule_pointer(capsule, b"dltensor"))
     else:
         raise TypeError(f"{label}: {type(value).__name__}.__dlpack__() returned no DLPack capsule")
-    shape = tuple(tensor.shape[d] for d in range(tensor.ndim))
-    strides = tuple(tensor.strides[d] for d in range(tensor.ndim)) if tensor.strides else None
+    ndim = tensor.ndim
+    shape = tuple(tensor.shape[:ndim]) if ndim else ()
+    strides = tuple(tensor.strides[:ndim]) if ndim and tensor.strides else None
     # The capsule, not taken over, frees the tensor when it goes.
     return Facts(
         (tensor.data or 0) + tensor.byte_offset,
@@ -218,8 +220,7 @@ def read_dlpack(value: Any, label: Label) -> Facts:
 
 def dlpack_dtype(tensor: Tensor) -> str:
     code, bits, lanes = tensor.dtype & 0xFF, tensor.dtype >> 8 & 0xFF, tensor.dtype >> 16
-    names = {number: name for name, number in DLPACK_CODES.items()}
-    name = names.get(code, f"dlpack type {code} ")
+    name = DLPACK_NAMES.get(code, f"dlpack type {code} ")
     if lanes != 1:
         return f"{name}{bits}x{lanes}"
     return name if name == "bool" else f"{name}{bits}"

@@ -12,6 +12,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,13 @@ class MethodDef(ctypes.Structure):
     ]
 
 
+# Own function objects: the attributes of ctypes.pythonapi are shared with everyone in the process.
+capsule_pointer: Any = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+new_function: Any = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)(("PyCFunction_NewEx", ctypes.pythonapi))
 PROCESS = Process(requires_grad="requires_grad", false=False)
 
 
@@ -107,11 +115,8 @@ class Native:
 
     def function(self, name: str, context: Context) -> Callable[..., int]:
         """A Python function of the module that works on `context`, which the caller keeps alive."""
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype = ctypes.py_object
-        make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
         method = self._methods[name]
-        return make(ctypes.addressof(method), ctypes.addressof(context), None)
+        return new_function(ctypes.addressof(method), ctypes.addressof(context), None)
 
 
 @cache
@@ -146,10 +151,8 @@ def adopt_tensors(tensor_type: type) -> None:
     capsule = getattr(tensor_type, "__dlpack_c_exchange_api__", None)
     if capsule is None or PROCESS.tensor_type:
         return
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     try:
-        api = get(capsule, b"dlpack_exchange_api")
+        api = capsule_pointer(capsule, b"dlpack_exchange_api")
     except ValueError:
         return
     # { major, minor, older api, allocate, from object, to object, describe object, stream }

@@ -10,7 +10,6 @@
 """
 
 from ..ir import cast, maximum, minimum, select
-from .compute import compute
 from .functions import (
     abs,
     acos,
@@ -45,6 +44,7 @@ from .functions import (
 )
 from .lower import program
 from .reduction import argmax, argmin, max, min, prod, reduce_axis, reducer, sum
+from .stages import compute
 from .tensor import Tensor, constant, placeholder, table
 
 __all__ = [

@@ -13,7 +13,6 @@ from ..arith import Domain
 from ..ir import (
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     Iter,
@@ -26,7 +25,7 @@ from ..ir import (
     TupleStore,
     Var,
     const,
-    operands,
+    expr_key,
     subexpressions,
 )
 from ..verifier import verify
@@ -261,17 +260,6 @@ def regions(values: list[Expr]) -> tuple[Region, ...]:
                     else (index, const(1))
                     for index, n in zip(e.indices, e.buffer.shape, strict=True)
                 ]
-                key = (id(e.buffer), *((same_key(a), same_key(b)) for a, b in ranges))
+                key = (id(e.buffer), *((expr_key(a), expr_key(b)) for a, b in ranges))
                 found.setdefault(key, Region(e.buffer, tuple(ranges)))
     return tuple(found.values())
-
-
-def same_key(e: Expr) -> Any:
-    """Equal for expressions that are the same node by node (variables by identity)."""
-    if isinstance(e, Var):
-        return id(e)
-    if isinstance(e, Const):
-        return e.dtype, repr(e.value)
-    own = tuple([getattr(e, field, None) for field in ("op", "name", "dtype")])
-    buffer = id(e.buffer) if isinstance(e, Load) else None
-    return type(e).__name__, own, buffer, tuple([same_key(x) for x in operands(e)])

@@ -212,4 +212,16 @@ class Expressions:
 
     def exact(self, e: Expr) -> tuple[int, int] | None:
         """Least and greatest value over all iterations of the loops around, if known exactly."""
-        return self.domain.exact_bounds(ir.substitute(e, self.values))
+        e = ir.substitute(e, self.values)
+        return self.domain.exact_bounds(e) if is_simple(e) else None
+
+
+def is_simple(e: Expr) -> bool:
+    """Whether exact bounds are worth asking for: loads have none, deep quotients cost much."""
+    quotients = 0
+    for part in ir.subexpressions(e):
+        if isinstance(part, Binary):
+            quotients += part.op in ("//", "%")
+        elif not isinstance(part, (Var, Const)):
+            return False
+    return quotients <= 4

@@ -1,9 +1,11 @@
-"""Random index expressions and domains, and their meaning by enumeration: the oracle of these tests."""
+"""Random index expressions and domains, and their meaning by enumeration: the oracle of these
+tests."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from metaschedule.ir import (
     select,
 )
 
-I, J, K, N, M = (Var(name) for name in "ijknm")
+I, J, K, N, M = (Var(name) for name in "ijknm")  # noqa: E741
 TABLE = Buffer("T", (16,), "uint8")
 WIDE = Buffer("W", (16,), "int64")
 DATA: dict[Buffer, np.ndarray] = {
@@ -95,6 +97,7 @@ small = st.integers(-6, 12)
 divisors = st.sampled_from([1, 2, 3, 4, 6, 8, 12, -3])
 
 
+@cache
 def integers(variables: tuple[Var, ...], depth: int = 3) -> st.SearchStrategy[Expr]:
     """Index expressions, mostly quasi-affine, with some of everything else."""
     leaf = st.sampled_from(variables) | small.map(lambda v: Const(v, "int64"))
@@ -135,6 +138,7 @@ def integers(variables: tuple[Var, ...], depth: int = 3) -> st.SearchStrategy[Ex
     return st.one_of(options)
 
 
+@cache
 def conditions(variables: tuple[Var, ...], depth: int = 2) -> st.SearchStrategy[Expr]:
     e = integers(variables, depth)
     compare = st.tuples(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), e, e).map(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ from metaschedule.ir import (
     typed_binary,
 )
 
-I, J, K, N, M, F = (Var(name) for name in "ijknmf")
+I, J, K, N, M, F = (Var(name) for name in "ijknmf")  # noqa: E741
 PTR = Buffer("ptr", (100,), "int64")
 BYTES = Buffer("bytes", (100,), "uint8")
 INTS = Buffer("ints", (100,), "int32")
@@ -57,7 +59,7 @@ PROVABLE: dict[str, tuple[Domain, Expr]] = {
         Domain({I: 99, K: PTR[I + 1] - PTR[I]}, [PTR[I + 1] <= 500]),
         PTR[I] + K < 500,
     ),
-    "csr, canonical index": (Domain({K: PTR[I + 1]}), K < PTR[1 + I]),
+    "csr, canonical index": (Domain({K: PTR[I + 1]}), PTR[1 + I] > K),
     "bytes": (Domain(), (BYTES[I].astype("int64") < 256) & (BYTES[I].astype("int64") >= 0)),
     "bytes widened before adding": (Domain(), (BYTES[I].astype("int32") + 1) > 0),
     "int32 range": (Domain(), INTS[I].astype("int64") < 2**31),
@@ -175,7 +177,7 @@ def test_a_range_that_mentions_itself_ends() -> None:
 
 def test_effort_is_bounded() -> None:
     loops = [Var(f"i{at}") for at in range(8)]
-    facts = [a * (at + 2) + b * 3 <= 40 for at, (a, b) in enumerate(zip(loops, loops[1:]))]
+    facts = [a * (at + 2) + b * 3 <= 40 for at, (a, b) in enumerate(pairwise(loops))]
     d = Domain(dict.fromkeys(loops, N), facts)
     total = loops[0] // 3
     for at, v in enumerate(loops):

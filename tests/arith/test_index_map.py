@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from index_expressions import evaluate
+
 from metaschedule.arith import IndexMap
 from metaschedule.ir import Var, as_int
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from index_expressions import I, J, K, evaluate
+
 from metaschedule.arith import IterationMap, iteration_map
 from metaschedule.ir import Binary, Const, Expr, Var
 
@@ -68,7 +68,11 @@ BIJECTIVE = {
     "fused and non-dividing": ([(F // 4) * 3 + F % 4], {F: 16}, [F % 4 < 3]),
     "unit loops": ([I + J, K], {I: 1, J: 4, K: 1}, []),
     "mixed": ([I * 2 + J // 4, J % 4], {I: 3, J: 8}, []),
-    "nested division": ([((F // 4) * 3 + I) // 2, ((F // 4) * 3 + I) % 2, F % 4], {F: 16, I: 3}, []),
+    "nested division": (
+        [((F // 4) * 3 + I) // 2, ((F // 4) * 3 + I) % 2, F % 4],
+        {F: 16, I: 3},
+        [],
+    ),
     "conjunction": ([I * 4 + J], {I: 3, J: 4}, [(I * 4 + J < 10) & (J < 4)]),
 }
 
@@ -184,7 +188,7 @@ def test_random_maps_agree_with_enumeration(case) -> None:
 def layouts(draw: st.DrawFn) -> tuple[list[Expr], dict[Var, int]]:
     """Exact splits and fuses only: always a bijection."""
     extents = {v: draw(st.sampled_from([2, 3, 4, 6, 8])) for v in (I, J, F)}
-    pool: list[tuple[Expr, int]] = [(v, n) for v, n in extents.items()]
+    pool: list[tuple[Expr, int]] = list(extents.items())
     for _ in range(draw(st.integers(0, 5))):
         at = draw(st.integers(0, len(pool) - 1))
         e, n = pool[at]

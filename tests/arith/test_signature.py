@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from index_expressions import TABLE, WIDE, Point, conditions, evaluate, integers
+
 from metaschedule.arith import block_signature
 from metaschedule.ir import (
     Block,
@@ -25,7 +25,6 @@ from metaschedule.ir import (
     as_expr,
     select,
     subexpressions,
-    substitute,
 )
 
 A = Buffer("A", (32, 32))
@@ -198,7 +197,7 @@ Touched = tuple[Buffer, tuple[int, ...], bool]
 
 
 def execute(body: Body, point: Point) -> Iterator[Touched]:
-    """The accesses of statements, at one point. Floats are not computed: indices do not need them."""
+    """The accesses of statements at one point. Floats are not computed: no index needs them."""
     for s in body:
         if isinstance(s, Store):
             yield from loads(s.value, point)
@@ -212,11 +211,9 @@ def execute(body: Body, point: Point) -> Iterator[Touched]:
         elif isinstance(s, If):
             yield from loads(s.cond, point)
             yield from execute(s.then if evaluate(s.cond, point) else s.orelse, point)
-        elif isinstance(s, Block):
-            if all(evaluate(c, point) for c in s.predicate):
-                values = dict(zip([it.var for it in s.iters], s.bindings))
-                bound = {v: evaluate(substitute(e, {}), point) for v, e in values.items()}
-                yield from execute(s.body, {**point, **bound})
+        elif isinstance(s, Block) and all(evaluate(c, point) for c in s.predicate):
+            bound = {it.var: evaluate(e, point) for it, e in zip(s.iters, s.bindings)}
+            yield from execute(s.body, {**point, **bound})
 
 
 def loads(e: Expr, point: Point) -> Iterator[Touched]:

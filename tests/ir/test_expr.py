@@ -117,7 +117,7 @@ def test_the_parser_gets_nothing_folded() -> None:
         (lambda: const(1.5, "int8"), "1.5 is not an integer, and the constant is to be int8"),
         (lambda: const(300, "int8"), r"300 does not fit in int8 \(-128 to 127\)"),
         (lambda: const(2, "bool"), "2 is not a bool"),
-        (lambda: ir.as_expr("x"), "expected an expression or a number, got str: 'x'"),
+        (lambda: ir.as_expr("x"), "expected an expression or a number, got str: 'x'"),  # pyright: ignore[reportArgumentType]
         (lambda: ir.cast(x, "float33"), "unknown dtype 'float33'"),
         (lambda: bool(i < 3), "the truth of an expression is known only when the program runs"),
         (lambda: Buffer("A", (4,))[0, 1], r"A has 1 dimension\(s\), indexed with 2"),

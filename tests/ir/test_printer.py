@@ -1,6 +1,5 @@
 """One printer: precedence, unique names, literals, marks and folding."""
 
-# ruff: noqa: E501  (programs as they print)
 from __future__ import annotations
 
 import ast
@@ -97,14 +96,12 @@ def test_precedence(e: Expr, text: str) -> None:
         (const(math.nan, "float64"), 'T.float64("nan")'),
         (A[0] + 1, "A[0] + 1.0"), (Buffer("H", (), "float16")[()] * 0.1, "H[()] * 0.1"),
         (Buffer("N", (), "int8")[()] * 2, "N[()] * 2"),
-        (const(2, "int8") + const(3, "int8"), "5"),
+        (const(2, "int8") + const(3, "int8"), "T.int8(5)"),
         (op("+", const(2, "int8"), const(3, "int8")), "T.int8(2) + T.int8(3)"),
         (A[const(0, "int32")], "A[T.int32(0)]"),
     ],
 )  # fmt: skip
 def test_literals(e: Expr, text: str) -> None:
-    if text == "5":
-        text = "T.int8(5)"
     assert str(e) == text
 
 
@@ -124,15 +121,16 @@ def test_names_are_unique_where_scopes_overlap() -> None:
     sibling = For(later, const(4), (Store(c, (later,), b[later]),))
     assert str(Program("for", (a, b), (c,), (nest, sibling))) == (
         "@ms.program\n"
-        'def for_(i: T.Tensor((4,), "float32"), T_: T.Tensor((4,), "float32"), _3_x: T.Output((4,), "float32")):\n'
+        "def for_(\n"
+        '    i: T.Tensor((4,), "float32"),\n'
+        '    T_: T.Tensor((4,), "float32"),\n'
+        '    _3_x: T.Output((4,), "float32"),\n'
+        "):\n"
         "    for i_1 in range(4):\n"
         "        for i_2 in T.parallel(2):\n"
         "            _3_x[i_2] = i[i_1]\n"
         "    for i_1 in range(4):\n"
         "        _3_x[i_1] = T_[i_1]"
-    ).replace(
-        'def for_(i: T.Tensor((4,), "float32"), T_: T.Tensor((4,), "float32"), _3_x: T.Output((4,), "float32")):',
-        'def for_(\n    i: T.Tensor((4,), "float32"),\n    T_: T.Tensor((4,), "float32"),\n    _3_x: T.Output((4,), "float32"),\n):',
     )
 
 

@@ -22,6 +22,7 @@ def f(A: T.Tensor((4, 8), "float32", constant=True), B: T.Output((4,), "float32"
     T.annotate({"note": 1})
     W = T.table([1.0, 2.0], (2,), "float32")
     L = T.alloc((4,), "float32", scope="local")
+    Z = T.alloc((4,), "int32")
     for i in T.parallel(4, annotations={"jobs": 2}):
         for k in range(8):
             with T.block("sum"):
@@ -43,7 +44,7 @@ def f(A: T.Tensor((4, 8), "float32", constant=True), B: T.Output((4,), "float32"
 
 CHANGES = {
     "shape": ("(4, 8)", "(4, 9)"),
-    "dtype": ('L = T.alloc((4,), "float32"', 'L = T.alloc((4,), "float64"'),
+    "dtype": ('"int32"', '"int64"'),
     "flag": (", constant=True", ""),
     "program annotation": ('"note": 1', '"note": 2'),
     "annotation type": ('"note": 1', '"note": True'),
@@ -67,7 +68,7 @@ CHANGES = {
     "cast": ('"int8"', '"int16"'),
     "message": ('"positive"', '"negative"'),
     "condition": ("< 3.0", "<= 3.0"),
-    "tuple store": ("B[i], L[i] = L[i] * W[1], T.exp(L[i])", "B[i] = L[i] * W[1]\n            L[i] = T.exp(L[i])"),
+    "tuple store": ("B[i], L[i] = L[i] * W[1], T.exp(L[i])", "B[i] = L[i] * W[1]"),
     "else": ("else:", "if True:"),
 }  # fmt: skip
 
@@ -75,7 +76,7 @@ CHANGES = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_changes_count(what: str) -> None:
     old, new = CHANGES[what]
-    assert TEXT.count(old) == 1 or what in ("scope", "dtype")
+    assert TEXT.count(old) == 1
     original, changed = parse(TEXT), parse(TEXT.replace(old, new, 1), check=False)
     assert not structural_equal(original, changed)
     assert structural_hash(original) != structural_hash(changed)
@@ -191,4 +192,4 @@ def test_the_hash_is_the_same_in_other_processes() -> None:
 
 def test_the_hash_is_pinned() -> None:
     """Databases are keyed by it: a change of the encoding must be deliberate."""
-    assert structural_hash(parse(TEXT)) == "@@"
+    assert structural_hash(parse(TEXT)) == "c94cf4f68f7d518c51af883273855dd0"

@@ -258,3 +258,29 @@ def exponential() -> Kernel:
         resolve(),
         externals=("expf",),
     )
+
+
+VECTOR_EXP = """
+declare <8 x float> @_ZGVdN8v_expf(<8 x float>)
+define i32 @vector_exp(ptr %args, ptr %workspace, ptr %runtime) {
+  %a = load ptr, ptr %args
+  %c1 = getelementptr ptr, ptr %args, i64 1
+  %c = load ptr, ptr %c1
+  %x = load <8 x float>, ptr %a, align 4
+  %y = call <8 x float> @_ZGVdN8v_expf(<8 x float> %x)
+  store <8 x float> %y, ptr %c, align 4
+  ret i32 0
+}
+"""
+
+
+def vector_exp() -> Kernel:
+    """exp of eight floats by glibc's vector library; needs AVX2."""
+    return Kernel(
+        "vector_exp",
+        VECTOR_EXP,
+        (ArgSpec("X", (8,), "float32"),),
+        (ArgSpec("Y", (8,), "float32"),),
+        resolve(),
+        externals=("_ZGVdN8v_expf",),
+    )

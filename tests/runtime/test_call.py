@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 import weakref
 from dataclasses import replace
@@ -210,6 +211,28 @@ def test_every_answer_is_the_same_without_the_fast_path(
     assert adder(a, ones(), out) is out
     with pytest.raises(ValueError, match="overlaps"):
         adder(a, ones(), a)
+
+
+def test_both_paths_agree() -> None:
+    """Whatever the arguments are, the native caller runs what Python would, or leaves it to
+    Python."""
+    exe = Executable(add((2, 3)))
+    memory = np.zeros(64, np.float32)
+    pool = [memory[i : i + 6].reshape(2, 3) for i in (0, 3, 6, 12, 24)]
+    pool += [ones((2, 3)), ones((3, 2)).T, ones((2, 3), "f8"), ones((2, 3), ">f4"), ones((2, 3, 1))]
+    pool += [ones((6,)), ones((4, 3))[::2], ones((2, 6))[:, ::2], ones((0, 3)), ones((2, 3))[::-1]]
+    pool += [unaligned()[:2, :3], read_only()[:2, :3], read_only()[:1].reshape(2, 3)]
+    pool += [np.broadcast_to(np.float32(1), (2, 3)), np.asfortranarray(ones((2, 3)))]
+    accepted = 0
+    for a, b, c in itertools.product(pool, repeat=3):
+        try:
+            exe._read((a, b), (c,))
+            legal = True
+        except (TypeError, ValueError):
+            legal = False
+        assert exe._native(a, b, c) == (0 if legal else -1)
+        accepted += legal
+    assert accepted > 50
 
 
 class Foreign:

@@ -3,6 +3,7 @@ use."""
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import struct
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from handmade_kernels import add, exponential, fails, parallel, scratch
+from handmade_kernels import add, exponential, fails, parallel, scratch, vector_exp
 
 from metaschedule.runtime import Executable, StorageError, load
 from metaschedule.runtime.export import c_string
@@ -198,14 +199,24 @@ int main(void) {
 
 @needs_cc
 def test_an_exported_library_works_in_python_too(tmp_path: Path) -> None:
-    import ctypes
-
     library = Executable(add()).export_library(str(tmp_path / "add.so"))
     function = ctypes.CDLL(str(library)).add
     a, c = np.ones((4, 6), np.float32), np.zeros((4, 6), np.float32)
     pointers = [ctypes.c_void_p(x.ctypes.data) for x in (a, a, c)]
     assert function(*pointers) == 0
     assert (c == 2).all()
+
+
+@needs_cc
+@pytest.mark.skipif(not resolve().has("avx2"), reason="the kernel is written for AVX2")
+def test_vector_math(tmp_path: Path) -> None:
+    exe = Executable(vector_exp())
+    x, y = np.linspace(-3, 3, 8, dtype=np.float32), np.empty(8, np.float32)
+    np.testing.assert_allclose(exe(x), np.exp(x), rtol=1e-6)
+    library = exe.export_library(tmp_path / "vexp.so")
+    function = ctypes.CDLL(str(library)).vexp
+    assert function(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data)) == 0
+    np.testing.assert_array_equal(y, exe(x))
 
 
 def test_export_mistakes(tmp_path: Path) -> None:

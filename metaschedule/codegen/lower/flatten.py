@@ -6,6 +6,8 @@ After:   for i0, i1, k in T.grid(22, 6, 64): if i0 * 6 + i1 < 128: if k == 0: C[
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...ir import (
     Block,
     Body,
@@ -13,6 +15,7 @@ from ...ir import (
     Const,
     Expr,
     If,
+    Load,
     Program,
     Stmt,
     Store,
@@ -21,7 +24,10 @@ from ...ir import (
     all_of,
     binary,
     blocks,
+    cast,
     changed,
+    const,
+    subexpressions,
     walk,
 )
 from .zeros import without_zeros
@@ -34,27 +40,45 @@ def flatten(program: Program) -> Program:
     allocs: list[Buffer] = list(program.allocs)
     for block in blocks(program):
         allocs += block.allocs
-    body = Flatten({}).body(program.body)
+    body = Flatten({}, allocs).body(program.body)
     return changed(program, body=body, allocs=tuple(allocs))
 
 
 class Flatten(Substitute):
+    def __init__(self, values: Mapping[Var, Expr], allocs: list[Buffer]) -> None:
+        super().__init__(values)
+        self.allocs = allocs
+
     def stmt(self, s: Stmt) -> Stmt | Body:
         if not isinstance(s, Block):
             return super().stmt(s)
         bound: dict[Var, Expr] = dict(self.values)
         starting: list[Expr] = []
+        first: list[Stmt] = []
         for it, binding in zip(s.iters, s.bindings, strict=True):
-            bound[it.var] = self.expr(binding)
+            bound[it.var] = value = self.expr(binding)
+            if reads_own_writes(value, s):  # what it is bound to must not change under its feet
+                kept = Buffer(it.var.name, (1,), it.var.dtype)
+                self.allocs.append(kept)
+                first.append(Store(kept, (const(0),), cast(value, kept.dtype)))
+                bound[it.var] = kept[0]
             if it.kind == "reduce":
                 starting.append(binary("==", bound[it.var], 0))
-        inner = Flatten(bound)
+        inner = Flatten(bound, self.allocs)
         body = inner.body(s.body)
         if s.annotations.get(SKIP_ZEROS):
             body = tuple(without_zeros(x) if isinstance(x, Store) else x for x in body)
         if s.init:
             body = guarded(all_of(starting), inner.body(s.init)) + body
-        return guarded(all_of(self.exprs(s.predicate)), body)
+        return guarded(all_of(self.exprs(s.predicate)), (*first, *body))
+
+
+def reads_own_writes(e: Expr, block: Block) -> bool:
+    """Whether the block stores into a buffer that `e` reads."""
+    loaded = {x.buffer for x in subexpressions(e) if isinstance(x, Load)}
+    return bool(loaded) and any(
+        isinstance(s, Store) and s.buffer in loaded for s in walk(block)
+    )
 
 
 def guarded(cond: Expr, body: Body) -> Body:

@@ -1,6 +1,7 @@
 """Where buffers live: arguments, the stack, or the workspace (shared by all threads, or one part each).
 
-A buffer used inside one parallel loop only is private to the threads. Small ones go on the stack, where
+A buffer used inside one parallel loop only is private to the threads, unless the loop runs several times
+and its iterations may find there what they left the last time. Small ones go on the stack, where
 LLVM turns them into registers; the rest into the workspace, never on the stack, reusing the room of
 buffers that are no longer needed.
 """
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...ir import Buffer, For, Program, Stmt
+from ...ir import Buffer, For, Program, Stmt, While, free_vars
 from .accesses import Access, accesses, common_loops
+from .compact import boxes_differ, touched, writes_first
 
 STACK_BYTES = 8192  # a buffer; a register tile is well below, a packed panel above
 ALIGNMENT = 64
@@ -49,6 +51,8 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
             places.tables.append(b)
         elif b in uses:
             loop = parallel_loop(uses[b])
+            if loop is not None and outlives(b, uses[b], loop):
+                loop = None
             crossing = loop is None and any(parallel_loop([a]) is not None for a in uses[b])
             if b.size * item_bytes[b.dtype] <= STACK_BYTES and not crossing:
                 places.stack.append(b)
@@ -65,6 +69,20 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
 def parallel_loop(group: list[Access]) -> For | None:
     """The outermost parallel loop around all of some accesses."""
     return next((f for f in common_loops(group) if f.kind == "parallel"), None)
+
+
+def outlives(b: Buffer, uses: list[Access], loop: For) -> bool:
+    """Whether an iteration of a parallel loop may read what the same iteration wrote the last time the
+    loop ran. Each must then have a part of the buffer for itself."""
+    path, loops = uses[0].path, uses[0].loops
+    if not any(isinstance(s, (For, While)) for s in path[: path.index(loop)]):
+        return False
+    depth = loops.index(loop) + 1
+    if writes_first(uses, depth):
+        return False
+    box = touched(b, uses, depth)
+    moving = {v for start, _ in box.ranges for v in free_vars(start)} | {loop.var}
+    return boxes_differ(box, tuple(f for f in loops[:depth] if f.var in moving))
 
 
 def lifetime(group: list[Access], body: tuple[Stmt, ...], depth: int) -> tuple[int, int]:
