@@ -615,9 +615,7 @@ def test_result_of_the_wrong_dtype() -> None:
 
 def test_integer_division_with_slash() -> None:
     refuses(
-        program(
-            Store(B, (const(0),), ir.Cast(Binary("/", const(1), const(2), "int64"), "float32"))
-        ),
+        program(Store(B, (const(0),), ir.Cast(Binary("/", const(1), const(2), "int64"), "float32"))),
         """
         the result of `1 / 2` is float64, not int64
 
@@ -632,9 +630,7 @@ def test_integer_division_with_slash() -> None:
 
 def test_unknown_operator() -> None:
     refuses(
-        program(
-            Store(B, (const(0),), Binary("+", zero, ir.Unary("!", zero, "float32"), "float32"))
-        ),
+        program(Store(B, (const(0),), Binary("+", zero, ir.Unary("!", zero, "float32"), "float32"))),
         """
         unknown operator '!': !0.0
 

@@ -16,6 +16,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ..ir import Var
+from .interval import LEAVES, Interval, interval, quick, times
 from .polynomial import (
     ONE,
     Atom,
@@ -33,47 +34,48 @@ from .polynomial import (
 if TYPE_CHECKING:
     from .domain import Domain
 
-Interval = tuple[int | None, int | None]
 Cases = list[tuple[Poly, int, "Domain"]]  # polynomial, what it has been scaled by, where
 
-UNKNOWN: Interval = (None, None)
-LEAVES = ("load", "expr")  # composites of which nothing but the range is known
 FACTS_DEEP = 2
-STEPS = 48
+STEPS = 32
+STEPS_WITH_FACTS = 16
 
 
 def lower(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
     """A constant that p never goes below. At `goal` the search for a better one ends."""
-    best = interval(p, domain)[0]
+    best, _, final = quick(p, domain)
     if reached(best, goal):
         return best
-    return searched(p, domain, goal, best)
+    return searched(p, domain, goal, best, final)
 
 
 def upper(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
     """A constant that p never goes above."""
-    best = interval(p, domain)[1]
-    if best is not None and goal is not None and best <= goal:
-        return best
-    if is_simple(p, domain) and not facts_matter(p, domain):
-        return best
-    best = None if best is None else -best
-    found = searched(scale(p, -1), domain, None if goal is None else -goal, best)
+    _, best, final = quick(p, domain)
+    if best is not None:
+        if goal is not None and best <= goal:
+            return best
+        best = -best
+    found = searched(scale(p, -1), domain, None if goal is None else -goal, best, final)
     return None if found is None else -found
 
 
 def both(p: Poly, domain: Domain) -> Interval:
     """Lower and upper bound."""
-    if is_simple(p, domain) and not facts_matter(p, domain):
-        return interval(p, domain)
-    return lower(p, domain), upper(p, domain)
+    low, high, final = quick(p, domain)
+    if final and not facts_matter(p, domain):
+        return low, high
+    low = searched(p, domain, None, low, final)
+    high = searched(scale(p, -1), domain, None, None if high is None else -high, final)
+    return low, None if high is None else -high
 
 
-def searched(p: Poly, domain: Domain, goal: int | None, best: int | None) -> int | None:
-    if not is_simple(p, domain):
+def searched(p: Poly, domain: Domain, goal: int | None, best: int | None, final: bool) -> int | None:
+    """A better lower bound than `best`; `final` says that only facts can give one."""
+    if not final:
         best = better(best, Search(STEPS).run(p, goal, domain, 0))
     if not reached(best, goal) and facts_matter(p, domain):
-        best = better(best, Search(STEPS).run(p, goal, domain, FACTS_DEEP))
+        best = better(best, Search(STEPS_WITH_FACTS).run(p, goal, domain, FACTS_DEEP))
     return best
 
 
@@ -85,35 +87,6 @@ def better(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else max(a, b)
 
 
-def is_simple(p: Poly, domain: Domain) -> bool:
-    """Whether intervals are all there is to know, facts aside: no product, no extent that is an
-    expression, and no composite that has a variable in common with another term."""
-    symbolic = domain.symbolic
-    composites = 0
-    for m in p:
-        if len(m) > 1:
-            return False
-        if m:
-            atom = m[0]
-            if isinstance(atom, Composite):
-                if atom.kind not in LEAVES:
-                    composites += 1
-            elif atom in symbolic:
-                return False
-    if not composites:
-        return True
-    seen: set[Var] = set()
-    for m in p:
-        if m:
-            atom = m[0]
-            used = atom.vars if isinstance(atom, Composite) else (atom,)
-            for var in used:
-                if var in seen or var in symbolic:
-                    return False
-                seen.add(var)
-    return True
-
-
 def facts_matter(p: Poly, domain: Domain) -> bool:
     """Whether facts on sums could say more of p."""
     facts = domain.inequalities
@@ -121,43 +94,15 @@ def facts_matter(p: Poly, domain: Domain) -> bool:
         return False
     if domain.symbolic:
         return len(p) > (ONE in p)
+    mentioned = domain.mentioned
     for m in p:
-        if len(m) > 1 or (m and any(m in fact for fact in facts)):
-            return True
-        if m and isinstance(m[0], Composite) and m[0].kind not in LEAVES:
-            return True
+        for atom in m:
+            if isinstance(atom, Composite):
+                if any(v in mentioned for v in atom.vars):
+                    return True
+            elif atom in mentioned:
+                return True
     return False
-
-
-def interval(p: Poly, domain: Domain) -> Interval:
-    """Constant bounds of the monomials, summed."""
-    low: int | None = 0
-    high: int | None = 0
-    for m, c in p.items():
-        if len(m) == 1:
-            a, b = domain.interval(m[0])
-        elif not m:
-            a = b = 1
-        else:
-            a, b = domain.interval(m[0])
-            for atom in m[1:]:
-                a, b = times((a, b), domain.interval(atom))
-        if c < 0:
-            a, b = b, a
-        low = None if low is None or a is None else low + c * a
-        high = None if high is None or b is None else high + c * b
-    return low, high
-
-
-def times(x: Interval, y: Interval) -> Interval:
-    a, b = x
-    c, d = y
-    if a is not None and b is not None and c is not None and d is not None:
-        corners = (a * c, a * d, b * c, b * d)
-        return min(corners), max(corners)
-    if a is not None and c is not None and a >= 0 and c >= 0:
-        return a * c, None
-    return UNKNOWN
 
 
 class Search:
@@ -168,8 +113,8 @@ class Search:
         self.steps = steps
 
     def run(self, p: Poly, goal: int | None, domain: Domain, deep: int) -> int | None:
-        best = interval(p, domain)[0]
-        if reached(best, goal) or self.steps <= 0 or not p:
+        best, _, final = quick(p, domain)
+        if reached(best, goal) or self.steps <= 0 or (final and not deep):
             return best
         self.steps -= 1
         if deep:
@@ -277,9 +222,7 @@ class Search:
             return -1
         return None
 
-    def variable(
-        self, var: Var, factor: Poly, rest: Poly, sign: int | None, domain: Domain
-    ) -> list[Cases]:
+    def variable(self, var: Var, factor: Poly, rest: Poly, sign: int | None, domain: Domain) -> list[Cases]:
         low, high = domain.interval(var)
         ways: list[Poly] = []
         if sign is None:

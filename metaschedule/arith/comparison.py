@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .bounds import facts_matter, interval, is_simple, lower, reached
+from .bounds import facts_matter, lower, reached
+from .interval import quick
 from .polynomial import ONE, Poly, scale, shift
 
 if TYPE_CHECKING:
@@ -21,9 +22,11 @@ MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 def always(op: str, p: Poly, domain: Domain) -> bool:
     """Whether `p op 0` certainly holds at every point of the domain."""
-    by_interval = HOLDS[op](*interval(p, domain))
-    if by_interval or (is_simple(p, domain) and not facts_matter(p, domain)):
-        return by_interval or (op == "!=" and never_zero(p))
+    low, high, final = quick(p, domain)
+    if HOLDS[op](low, high):
+        return True
+    if final and not facts_matter(p, domain):
+        return op == "!=" and never_zero(p)
     if op == "<":
         return nonnegative(shift(scale(p, -1), -1), domain)
     if op == "<=":
@@ -36,11 +39,7 @@ def always(op: str, p: Poly, domain: Domain) -> bool:
         if never_zero(p):
             return False
         return nonnegative(p, domain) and nonnegative(scale(p, -1), domain)
-    return (
-        never_zero(p)
-        or nonnegative(shift(p, -1), domain)
-        or nonnegative(shift(scale(p, -1), -1), domain)
-    )
+    return never_zero(p) or nonnegative(shift(p, -1), domain) or nonnegative(shift(scale(p, -1), -1), domain)
 
 
 # Whether a value between two bounds (None: not known) compares so with zero.

@@ -18,6 +18,7 @@ from ..ir import Binary, Expr, Var, as_expr, substitute
 from .canonical import canonical
 from .comparison import always, tightened
 from .domain import Domain
+from .express import express
 from .polynomial import ONE, Composite, Poly, add, atoms, scale
 from .prove import consequences
 from .simplify import simplify
@@ -55,6 +56,7 @@ class Loops:
         self.exprs = list(bindings)
         self.predicate = list(predicate)
         self.digits: dict[Var, list[Digit]] = {}
+        self.dependent: set[Digit] = set()  # digits of which not every combination occurs
         self.offsets: dict[Var, int] = {}  # added to a variable before it is cut into digits
         self.empty = any(n <= 0 for n in self.extents.values())
         self.update()
@@ -67,11 +69,12 @@ class Loops:
         self.bindings = [canonical(e, self.domain) for e in self.exprs]
 
     def replace(self, values: dict[Var, Expr], new: dict[Var, int]) -> None:
+        # What is simplest now is most likely to be simple in the new variables.
+        self.exprs = [substitute(express(p, self.domain), values) for p in self.bindings]
         for var in values:
             del self.extents[var]
         self.extents.update(new)
         self.replaced.append(values)
-        self.exprs = [substitute(e, values) for e in self.exprs]
         self.predicate = [substitute(e, values) for e in self.predicate]
         self.update()
 
@@ -144,7 +147,7 @@ class Loops:
     def fuse(self, parts: dict[Var, int], limit: int) -> None:
         """Replaces variables by one that counts their sum, whose first `limit` values occur."""
         size = min(limit, math.prod([self.extents[v] for v in parts]))
-        fused = Var("_".join([v.name for v in reversed(parts)]))
+        fused = Var("fused")
         total: Expr = as_expr(0)
         values: dict[Var, Expr] = {}
         for var, step in reversed(parts.items()):
@@ -154,7 +157,7 @@ class Loops:
         self.replace(values, {fused: size})
 
     def split(self, var: Var, d: int) -> None:
-        outer, inner = Var(var.name + "_0"), Var(var.name + "_1")
+        outer, inner = Var("outer"), Var("inner")
         self.meaning[outer] = self.in_loops(var // d)
         self.meaning[inner] = self.in_loops(var % d)
         self.replace({var: outer * d + inner}, {outer: self.extents[var] // d, inner: d})
@@ -199,6 +202,8 @@ class Loops:
         top = (offset + self.extents[var] - 1) // steps[-1] + 1
         counts = [b // a for a, b in pairwise(steps)] + [top]
         self.digits[var] = [Digit(source, low, n) for low, n in zip(steps, counts)]
+        if offset or self.extents[var] % steps[-1]:
+            self.dependent.update(self.digits[var])
         return True
 
     def sum(self, p: Poly) -> IterSum:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .bounds import both, interval, lower, reached
+from .bounds import both, lower, reached
+from .interval import quick
 from .polynomial import (
     ONE,
     Composite,
@@ -27,10 +28,15 @@ from .polynomial import (
     product,
     scale,
     shift,
+    variables,
 )
 
 if TYPE_CHECKING:
     from .domain import Domain
+
+
+# A quotient that seems to take more values than these is not searched for reasons to be constant.
+WORTH_A_SEARCH = 4
 
 
 def floordiv(p: Poly, k: int, domain: Domain) -> Poly:
@@ -63,14 +69,21 @@ def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
     p = shift(rest, offset)
     if (value := quotient_value(p, k, domain)) is not None:
         return constant(value)
+    # (5*i + j) // 4 is i where i + j is in [0, 4): more of a coefficient can be taken out.
+    if any(c > k or c < 0 for c in rest.values()):
+        low_part = {m: c % k for m, c in rest.items()}
+        if (value := quotient_value(shift(low_part, offset), k, domain)) is not None:
+            return shift({m: c // k for m, c in rest.items() if c // k}, value)
     # (4*i + j) // 8 is i // 2 where j is in [0, 4): look for such a step below the divisor.
     for g in sorted({math.gcd(k, c) for c in rest.values()} - {1}, reverse=True):
         small = {m: c for m, c in rest.items() if c % g}
-        if offset % g:
-            small[ONE] = offset % g
-        if len(small) < len(p) and (value := quotient_value(small, g, domain)) is not None:
-            large = {m: c // g for m, c in rest.items() if c % g == 0}
-            return floordiv(shift(large, value + offset // g), k // g, domain)
+        for part in (small, with_quotients(small, rest)):
+            if len(part) == len(rest):
+                continue
+            value = quotient_value(shift(part, offset % g), g, domain)
+            if value is not None:
+                large = {m: c // g for m, c in rest.items() if m not in part}
+                return floordiv(shift(large, value + offset // g), k // g, domain)
     # (x // a + y) // k is (x + a*y) // (a*k), whatever the integer y.
     for m, c in rest.items():
         if c == 1 and len(m) == 1 and isinstance(m[0], Composite) and m[0].kind == "//":
@@ -80,11 +93,22 @@ def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
     return atom(Composite("//", (p, k), (freeze(p), k)), domain)
 
 
+def with_quotients(small: Poly, rest: Poly) -> Poly:
+    """`small` with those quotients of `rest` that may make it a remainder: of j - 4 * (j // 4) one
+    part may be a multiple of the step and the other not."""
+    used = variables(small)
+    out = dict(small)
+    for m, c in rest.items():
+        if len(m) == 1 and isinstance(m[0], Composite) and any(v in used for v in m[0].vars):
+            out[m] = c
+    return out
+
+
 def quotient_value(p: Poly, k: int, domain: Domain) -> int | None:
     """p // k if it is one number throughout the domain."""
-    low, high = interval(p, domain)
-    if low is not None and high is not None and low // k == high // k:
-        return low // k
+    low, high, _ = quick(p, domain)
+    if low is not None and high is not None and high // k - low // k > WORTH_A_SEARCH:
+        return None
     low, high = both(p, domain)
     return low // k if low is not None and high is not None and low // k == high // k else None
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from ..ir import Expr, Var
-from .bounds import Interval, both, interval
+from .bounds import both
 from .canonical import canonical
 from .comparison import tightened
+from .interval import Interval, interval
 from .polynomial import (
     ONE,
     Atom,
@@ -51,6 +52,7 @@ class Domain:
         "inequalities",
         "intervals",
         "known",
+        "mentioned",
         "polys",
         "position",
         "ranges",
@@ -67,6 +69,7 @@ class Domain:
         self.singletons: dict[Atom, int] = {}  # atoms that have one value
         self.ranges: dict[Atom, Interval] = {}  # what facts say of single atoms
         self.inequalities: list[Poly] = []  # what facts say of sums: each is >= 0
+        self.mentioned: dict[Var, None] = {}  # variables of the inequalities
         self.known: dict[Hashable, bool] = {}  # conditions that are not of integers
         self.intervals: dict[Atom, Interval] = {}  # memory of `interval`
         self.empty = False
@@ -151,6 +154,7 @@ class Domain:
         new.singletons = self.singletons.copy()
         new.ranges = self.ranges.copy()
         new.inequalities = self.inequalities.copy()
+        new.mentioned = self.mentioned.copy()
         new.known = self.known.copy()
         new.intervals = {}
         new.empty = self.empty
@@ -194,6 +198,7 @@ class Domain:
         else:
             others = self.inequalities
             self.inequalities = [*others, p]
+            self.mentioned.update(variables(p))
             for other in others:
                 for q in combinations(p, other):
                     if len(q) - (ONE in q) == 1:  # two facts on sums are one on a single atom

@@ -117,9 +117,7 @@ def load(a: Composite, domain: Domain) -> Load:
 
 def terms(p: Poly, domain: Domain) -> tuple[list[tuple[int, Term]], int]:
     """Coefficients and terms in printing order, and the constant."""
-    divisions = [
-        m for m in p if any(isinstance(x, Composite) and x.kind in ("//", "div") for x in m)
-    ]
+    divisions = [m for m in p if any(isinstance(x, Composite) and x.kind in ("//", "div") for x in m)]
     if not divisions:
         return [(c, m) for m, c in p.items() if m], p.get(ONE, 0)
     place: dict[Any, int] = {m: at for at, m in enumerate(p)}

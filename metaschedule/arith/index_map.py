@@ -66,9 +66,7 @@ class IndexMap:
             low, high = found.ranges[at] if found is not None else domain.bounds(e)
             if low is None or high is None or low < 0:
                 why = "may be negative" if high is not None else "has no known bounds"
-                raise ValueError(
-                    f"output {at} of the index map, {e}, {why} on shape {tuple(shape)}"
-                )
+                raise ValueError(f"output {at} of the index map, {e}, {why} on shape {tuple(shape)}")
             extents.append(high + 1)
         return tuple(extents)
 

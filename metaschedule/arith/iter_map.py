@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from ..ir import Expr, Var
 from .bounds import both
 from .digits import Digit, IterSum, Loops
-from .domain import Domain
 from .polynomial import Poly
 
 
@@ -87,7 +86,7 @@ def iteration_map(
         return None
     digits = [d for found in loops.digits.values() for d in found if d.extent > 1]
     order = decode(sums, digits)
-    ranges = tuple([span(s, b, loops.domain) for s, b in zip(sums, loops.bindings, strict=True)])
+    ranges = tuple([span(s, p, loops) for s, p in zip(sums, loops.bindings, strict=True)])
     injective = order is not None
     # As many points as the box has: a map into it that never repeats reaches all.
     box = math.prod([last - first + 1 for first, last in ranges])
@@ -123,11 +122,13 @@ def decode(
     return order if all(d in known for d in digits) else None
 
 
-def span(s: IterSum, p: Poly, domain: Domain) -> tuple[int, int]:
-    """First and last value: by digits and by bounds, whichever is tighter."""
+def span(s: IterSum, p: Poly, loops: Loops) -> tuple[int, int]:
+    """First and last value: that of the digits, or tighter if they are not independent."""
     first = s.base + sum([c * (d.extent - 1) for c, d in s.terms if c < 0])
     last = s.base + sum([c * (d.extent - 1) for c, d in s.terms if c > 0])
-    low, high = both(p, domain)
+    if not any(d in loops.dependent for _, d in s.terms):
+        return first, last
+    low, high = both(p, loops.domain)
     return (
         first if low is None else max(first, low),
         last if high is None else min(last, high),

@@ -43,11 +43,7 @@ def holds(c: Expr, domain: Domain) -> bool:
         if c.op == "and":
             return holds(c.a, domain) and holds(c.b, domain.with_fact(c.a))
         if c.op == "or":
-            return (
-                holds(c.a, domain)
-                or holds(c.b, domain)
-                or holds(c.b, domain.with_fact(negation(c.a)))
-            )
+            return holds(c.a, domain) or holds(c.b, domain) or holds(c.b, domain.with_fact(negation(c.a)))
         if c.op in NEGATED and is_integer(c.a.dtype):
             p = add(canonical(c.a, domain), canonical(c.b, domain), -1)
             return always(c.op, p, domain)
@@ -56,9 +52,7 @@ def holds(c: Expr, domain: Domain) -> bool:
         if not isinstance(inner, Unary):
             return holds(inner, domain)
     elif isinstance(c, Select):
-        return holds(c.a, domain.with_fact(c.cond)) and holds(
-            c.b, domain.with_fact(negation(c.cond))
-        )
+        return holds(c.a, domain.with_fact(c.cond)) and holds(c.b, domain.with_fact(negation(c.cond)))
     elif isinstance(c, Cast) and is_integer(c.a.dtype):
         return always("!=", canonical(c.a, domain), domain)
     simpler = rewrite(c, domain)

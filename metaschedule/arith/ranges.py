@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ir import INDEX, Call, Cast, Var, integer_limits
-from .bounds import UNKNOWN, Interval, both, lower, upper
+from .bounds import both, lower, upper
+from .interval import UNKNOWN, Interval
 from .polynomial import Atom, Poly
 
 if TYPE_CHECKING:

@@ -111,9 +111,7 @@ def term_poly(term: Monomial | Remainder, domain: Domain) -> Poly:
     return {term: 1}  # pyright: ignore[reportReturnType]
 
 
-def bounded_term(
-    term: Monomial | Remainder, loops: Mapping[Var, Expr | int], domain: Domain
-) -> Pair | None:
+def bounded_term(term: Monomial | Remainder, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
     """Bounds of one term in which relaxed loops are at most factors, never inside a composite."""
     if isinstance(term, Remainder):
         return bounded_remainder(term, loops, domain)
@@ -131,9 +129,7 @@ def bounded_term(
     return low, high
 
 
-def bounded_remainder(
-    term: Remainder, loops: Mapping[Var, Expr | int], domain: Domain
-) -> Pair | None:
+def bounded_remainder(term: Remainder, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
     of, by = term
     if not isinstance(by, int):
         return None
@@ -147,9 +143,7 @@ def bounded_remainder(
     return constant_ends(term_poly(term, domain), domain)
 
 
-def bounded_composite(
-    atom: Composite, loops: Mapping[Var, Expr | int], domain: Domain
-) -> Pair | None:
+def bounded_composite(atom: Composite, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
     kind, args = atom.kind, atom.args
     if kind == "//":
         ends = relaxed(args[0], loops, domain)
@@ -285,9 +279,7 @@ def disjoint(a: Region, b: Region, domain: Domain) -> bool:
         return True
     first, second = polys(a, domain), polys(b, domain)
     for (start, end), (other, other_end) in zip(first, second):
-        if always("<=", add(end, other, -1), domain) or always(
-            "<=", add(other_end, start, -1), domain
-        ):
+        if always("<=", add(end, other, -1), domain) or always("<=", add(other_end, start, -1), domain):
             return True
         single = as_constant(add(end, start, -1)) == 1 == as_constant(add(other_end, other, -1))
         if single and always("!=", add(start, other, -1), domain):

@@ -148,10 +148,7 @@ class Collector:
         }
         # If a reduction goes on over several runs of the outer block, later ones read its result.
         closed = not any(
-            v in self.iters
-            for it in block.iters
-            if it.kind == "reduce"
-            for v in free_vars(bound[it.var])
+            v in self.iters for it in block.iters if it.kind == "reduce" for v in free_vars(bound[it.var])
         )
         place = place._replace(values={**place.values, **bound})
         return found + self.block(block, place, closed)
@@ -178,15 +175,12 @@ class Collector:
         indices = [substitute(index, place.values) for index in at.indices]
         region = access_region(at.buffer, indices, place.loops, place.domain)
         ranges = [
-            (start, count)
-            if self.is_stable(start) and self.is_stable(count)
-            else (as_expr(0), as_expr(n))
+            (start, count) if self.is_stable(start) and self.is_stable(count) else (as_expr(0), as_expr(n))
             for (start, count), n in zip(region.ranges, at.buffer.shape)
         ]
         return Access(Region(at.buffer, tuple(ranges)), is_write)
 
     def is_stable(self, e: Expr) -> bool:
         return not any(
-            isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown)
-            for x in subexpressions(e)
+            isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown) for x in subexpressions(e)
         )

@@ -139,9 +139,7 @@ class Text:
         assert isinstance(typed, Value), "two numbers have no type"
         of, kind = self.type(typed.kind), typed.kind
         left, right = self.operand(then, kind), self.operand(other, kind)
-        return self.emit(
-            f"select {self.type('i1')} {condition.text}, {of} {left}, {of} {right}", kind
-        )
+        return self.emit(f"select {self.type('i1')} {condition.text}, {of} {left}, {of} {right}", kind)
 
     def at_most(self, value: Value, bound: float) -> Value:
         """min(value, bound), NaN if value is (one instruction on x86, which this order decides)."""
@@ -211,7 +209,5 @@ class Text:
             scalars = [self.emit(f"extractelement {of} {a.text}, i32 {lane}", kind) for a in args]
             listed = ", ".join(f"{kind} {scalar.text}" for scalar in scalars)
             called = self.emit(f"call {kind} @{name}({listed})", kind)
-            result = self.emit(
-                f"insertelement {of} {result.text}, {kind} {called.text}, i32 {lane}", kind
-            )
+            result = self.emit(f"insertelement {of} {result.text}, {kind} {called.text}, i32 {lane}", kind)
         return result

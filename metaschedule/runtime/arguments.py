@@ -81,8 +81,7 @@ def address_of(value: Any, label: Label) -> Facts:
         if label.role == "output":
             fix = "a fresh array"
         raise ValueError(
-            f"{label}: expected C-contiguous (row-major) memory, got strides of another layout; "
-            f"pass {fix}"
+            f"{label}: expected C-contiguous (row-major) memory, got strides of another layout; pass {fix}"
         )
     if facts.readonly and label.role == "output":
         raise ValueError(f"{label}: expected a writable array, got a read-only one; pass a copy")
@@ -126,9 +125,7 @@ def read(value: Any, label: Label) -> Facts:
 
 def read_numpy(array: np.ndarray, label: Label) -> Facts:
     if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(
-            f"{label}: expected an array without a mask, got a masked array; pass x.filled()"
-        )
+        raise TypeError(f"{label}: expected an array without a mask, got a masked array; pass x.filled()")
     try:
         dtype = check_dtype(array.dtype)
     except ValueError:
@@ -148,9 +145,7 @@ def read_torch(tensor: Any, label: Label) -> Facts:
     if tensor.device.type != "cpu":
         raise wrong_device(label, str(tensor.device))
     if tensor.layout is not torch.strided or tensor.is_neg():
-        raise ValueError(
-            f"{label}: expected a dense tensor, got {tensor.layout}; pass x.to_dense()"
-        )
+        raise ValueError(f"{label}: expected a dense tensor, got {tensor.layout}; pass x.to_dense()")
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ValueError(
             f"{label}: expected a tensor outside autograd, got one that requires a gradient; "
@@ -160,9 +155,7 @@ def read_torch(tensor: Any, label: Label) -> Facts:
     try:
         address = tensor.data_ptr()
     except RuntimeError as error:
-        raise TypeError(
-            f"{label}: expected a tensor with memory, got {type(tensor).__name__}"
-        ) from error
+        raise TypeError(f"{label}: expected a tensor with memory, got {type(tensor).__name__}") from error
     return Facts(address, tuple(tensor.shape), dtype, tensor.is_contiguous(), False, tensor)
 
 
@@ -244,8 +237,7 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def wrong_device(label: Label, device: str) -> ValueError:
     return ValueError(
-        f"{label}: expected an array in the CPU's memory, got one on {device}; "
-        f"move it to the CPU first"
+        f"{label}: expected an array in the CPU's memory, got one on {device}; move it to the CPU first"
     )
 
 

@@ -47,9 +47,7 @@ def check_object(code: bytes, arch: str) -> None:
     if kind != RELOCATABLE:
         raise ObjectError(f"not a relocatable object (ELF type {kind})")
     if MACHINES.get(machine) != arch:
-        raise ObjectError(
-            f"object for {MACHINES.get(machine, f'machine {machine}')}, not for {arch}"
-        )
+        raise ObjectError(f"object for {MACHINES.get(machine, f'machine {machine}')}, not for {arch}")
     for _ in sections(code):
         pass
 
@@ -85,9 +83,7 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
         if section.link >= len(table):
             raise ObjectError("damaged object: its symbols have no names")
         names = table[section.link]
-        for at in range(
-            section.offset, section.offset + section.size - SYMBOL.size + 1, SYMBOL.size
-        ):
+        for at in range(section.offset, section.offset + section.size - SYMBOL.size + 1, SYMBOL.size):
             name, info, _, index, _, _ = SYMBOL.unpack_from(code, at)
             start = names.offset + name
             end = code.find(b"\0", start, names.offset + names.size)

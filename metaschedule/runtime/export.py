@@ -140,9 +140,7 @@ def export_library(
     """Write the library to `path` and its header beside it, named after the function; its path."""
     name = function_name(path.stem.removeprefix("lib")) if name is None else name
     if function_name(name) != name:
-        raise ValueError(
-            f"name must be an identifier of C, got {name!r}; {function_name(name)!r} is one"
-        )
+        raise ValueError(f"name must be an identifier of C, got {name!r}; {function_name(name)!r} is one")
     if shutil.which(cc) is None:
         raise RuntimeError(f"export_library needs a C compiler; {cc!r} is not installed")
     parallel = kernel.max_threads > 1
@@ -151,9 +149,7 @@ def export_library(
         work = Path(scratch)
         (work / f"{name}.h").write_text(header(name, kernel, constants))
         (work / "wrapper.c").write_text(wrapper(name, entry, kernel, constants, threads))
-        (work / "kernel.o").write_bytes(
-            compile_hidden(kernel.llvm, kernel.target, kernel.entry, entry)
-        )
+        (work / "kernel.o").write_bytes(compile_hidden(kernel.llvm, kernel.target, kernel.entry, entry))
         sources = ["wrapper.c", "kernel.o"]
         if constants:
             (work / "constants.s").write_text(constant_text(name, kernel, constants, work))
@@ -200,9 +196,7 @@ def parameter_names(kernel: Kernel) -> dict[ArgSpec, str]:
 
 def parameters(kernel: Kernel, constants: Mapping[str, np.ndarray]) -> str:
     names = parameter_names(kernel)
-    parts = [
-        f"const {C_TYPES[s.dtype]} *{names[s]}" for s in kernel.inputs if s.name not in constants
-    ]
+    parts = [f"const {C_TYPES[s.dtype]} *{names[s]}" for s in kernel.inputs if s.name not in constants]
     parts += [f"{C_TYPES[s.dtype]} *{names[s]}" for s in kernel.outputs]
     return ", ".join(parts) or "void"
 
@@ -257,9 +251,7 @@ def wrapper(
     )
 
 
-def constant_text(
-    name: str, kernel: Kernel, constants: Mapping[str, np.ndarray], work: Path
-) -> str:
+def constant_text(name: str, kernel: Kernel, constants: Mapping[str, np.ndarray], work: Path) -> str:
     """Assembly that includes each constant's bytes from a file; C text of them would take
     minutes."""
     lines = ['.section .note.GNU-stack,"",%progbits', ".section .rodata"]
@@ -278,7 +270,5 @@ def comment(text: str) -> str:
 
 def c_string(text: str) -> str:
     """A C string literal of any text."""
-    body = "".join(
-        chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode()
-    )
+    body = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
     return f'"{body}"'

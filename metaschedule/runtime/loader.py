@@ -59,9 +59,7 @@ def load_object(
     addresses = {name: known[name] if name in known else find_symbol(name) for name in needed}
     missing = ", ".join(sorted(name for name, address in addresses.items() if not address))
     if missing:
-        raise ObjectError(
-            f"the code needs {missing}, which none of {', '.join(LIBRARIES)} provides here"
-        )
+        raise ObjectError(f"the code needs {missing}, which none of {', '.join(LIBRARIES)} provides here")
     builder = llvm.JITLibraryBuilder().add_object_img(code)
     for name, address in addresses.items():
         builder.import_symbol(name, address)

@@ -51,9 +51,9 @@ class MethodDef(ctypes.Structure):
 capsule_pointer: Any = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
-new_function: Any = ctypes.PYFUNCTYPE(
-    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-)(("PyCFunction_NewEx", ctypes.pythonapi))
+new_function: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
 PROCESS = Process(requires_grad="requires_grad", false=False)
 
 
@@ -88,8 +88,7 @@ class Native:
 
     def __init__(self) -> None:
         externals = {
-            name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-            for name in PYTHON
+            name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in PYTHON
         }
         for name in ("posix_memalign", "free", "clock_gettime"):
             externals[name] = find_symbol(name)
@@ -103,9 +102,9 @@ class Native:
         self.drain = with_gil(None, pointer)(self._loaded["drain"])
         self.prepare = with_gil(i64, pointer, pointer)(self._loaded["prepare"])
         without_gil = ctypes.CFUNCTYPE
-        self.bench = without_gil(
-            ctypes.c_int32, pointer, pointer, pointer, pointer, i64, i64, pointer
-        )(self._loaded["bench"])
+        self.bench = without_gil(ctypes.c_int32, pointer, pointer, pointer, pointer, i64, i64, pointer)(
+            self._loaded["bench"]
+        )
         self._methods = {
             name: MethodDef(name.encode(), self._loaded[name], METH_FASTCALL, None)
             for name in ("call_arrays", "call_pointers")

@@ -43,9 +43,7 @@ class Stored:
 
 def write(path: str | os.PathLike[str], stored: Stored) -> None:
     """Write a file whole or not at all."""
-    blobs = {"code": stored.code} | {
-        f"constant {n}": a.tobytes() for n, a in stored.constants.items()
-    }
+    blobs = {"code": stored.code} | {f"constant {n}": a.tobytes() for n, a in stored.constants.items()}
     header = json.dumps(
         {
             "kernel": stored.kernel.to_json(),

@@ -17,6 +17,7 @@ from .layout import Context, Runtime
 from .native import native_module
 
 REPEAT_TIME = 1e-3  # a repeat shorter than this is too noisy to count
+SLOW = 0.1  # a call longer than this is not tried more often than needed
 MAX_REPEATS = 1000
 
 
@@ -66,9 +67,7 @@ class KernelStatus(Exception):
         self.status = status
 
 
-def time_kernel(
-    context: Context, addresses: Sequence[int], repeats: int | None, min_time: float
-) -> Timing:
+def time_kernel(context: Context, addresses: Sequence[int], repeats: int | None, min_time: float) -> Timing:
     """Time calls with these arguments (all of the kernel's, bound ones included), warm.
 
     `number` of calls per repeat doubles until a repeat lasts REPEAT_TIME, which also warms up.
@@ -84,17 +83,15 @@ def time_kernel(
 
     def run(number: int, repeats: int) -> list[float]:
         times = (ctypes.c_double * repeats)()
-        status = native.bench(
-            context.entry, table, workspace, ctypes.byref(runtime), number, repeats, times
-        )
+        status = native.bench(context.entry, table, workspace, ctypes.byref(runtime), number, repeats, times)
         if status:
             raise KernelStatus(status)
         return list(times)
 
     try:
-        run(1, 1)
+        samples = 3 if run(1, 1)[0] < SLOW else 1  # one alone may have been interrupted
         number = 1
-        while (per_call := run(number, 1)[0]) * number < REPEAT_TIME:
+        while (per_call := min(run(number, samples))) * number < REPEAT_TIME:
             wanted = REPEAT_TIME / per_call if per_call > 0 else math.inf
             number = math.ceil(min(10 * number, max(2 * number, 1.1 * wanted)))
         if repeats is None:

@@ -31,9 +31,7 @@ class Head:
     predicate: list[ir.Expr] = field(default_factory=list)
     allocs: list[ir.Buffer] = field(default_factory=list)
     init: ir.Body = ()
-    given: dict[str, Any] = field(
-        default_factory=dict
-    )  # reads, writes, annotations: at most once each
+    given: dict[str, Any] = field(default_factory=dict)  # reads, writes, annotations: at most once each
 
 
 class Declarations(Expressions):
@@ -109,16 +107,12 @@ class Declarations(Expressions):
         assert isinstance(call, ast.Call)
         if isinstance(node, ast.Assign) and word in ("alloc", "table"):
             if head is None:
-                raise self.error(
-                    "buffers are made in the program or in a block, not in a loop", node
-                )
+                raise self.error("buffers are made in the program or in a block, not in a loop", node)
             buffer = self.allocation(target := self.target(node), call, word)
             self.declare(target, node, buffer)
             head.allocs.append(buffer)
         elif isinstance(node, ast.Assign) and word in ir.ITER_KINDS:
-            self.check_block(head, late, word, node).iters.append(
-                self.iterator(node, head, call, word)
-            )
+            self.check_block(head, late, word, node).iters.append(self.iterator(node, head, call, word))
         elif isinstance(node, ast.With) and word == "init":
             self.check_block(head, late, word, node)
             self.once(head, word, node, self.arguments(call, word))

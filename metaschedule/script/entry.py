@@ -67,9 +67,7 @@ def _program(function: Callable[..., Any], check: bool) -> ir.Program:
     return finish(source, node, outside_names(function), check)  # pyright: ignore[reportArgumentType]
 
 
-def finish(
-    source: Source, node: ast.FunctionDef, outside: Mapping[str, Any], check: bool
-) -> ir.Program:
+def finish(source: Source, node: ast.FunctionDef, outside: Mapping[str, Any], check: bool) -> ir.Program:
     parser = Parser(source, outside)
     try:
         result = parser.program(node)

@@ -62,9 +62,7 @@ class Expressions(Data):
     def indices(self, buffer: ir.Buffer, node: ast.Subscript) -> tuple[ir.Expr, ...]:
         for part in parts(node):
             if isinstance(part, ast.Slice):
-                raise self.error(
-                    "slices stand only in T.reads and T.writes: loop over the elements", part
-                )
+                raise self.error("slices stand only in T.reads and T.writes: loop over the elements", part)
         values = tuple([plain(self.value(part)) for part in parts(node)])
         return self.source.build(node, ir.check_indices, buffer, values)
 
@@ -153,17 +151,13 @@ class Expressions(Data):
         op = "and" if isinstance(node.op, ast.And) else "or"
         result = self.value(node.values[0])
         for part in node.values[1:]:
-            result = self.source.build(
-                node, ir.typed_binary, op, plain(result), plain(self.value(part))
-            )
+            result = self.source.build(node, ir.typed_binary, op, plain(result), plain(self.value(part)))
         return result
 
     def check_chain(self, node: ast.expr, length: int) -> None:
         """A flat chain of operators becomes a tree as deep as the chain is long."""
         if self.depth + length > MAX_DEPTH:
-            raise self.error(
-                f"more than {MAX_DEPTH} operators in a row: store partial results", node
-            )
+            raise self.error(f"more than {MAX_DEPTH} operators in a row: store partial results", node)
 
     def comparison(self, node: ast.Compare) -> Value:
         self.check_chain(node, len(node.ops))
@@ -222,15 +216,11 @@ class Expressions(Data):
             return ir.Cast(a, dtype)
         if word == "select":
             return self.select(node, *args)
-        raise self.error(
-            f"T.{word} does not stand in an expression; write {namespace.form(word)}", node
-        )
+        raise self.error(f"T.{word} does not stand in an expression; write {namespace.form(word)}", node)
 
     def typed_constant(self, node: ast.Call, dtype: str, arg: ast.expr) -> ir.Const:
         if not isinstance(arg, (ast.Constant, ast.UnaryOp, ast.Name, ast.BinOp)):
-            raise self.error(
-                f'T.{dtype} takes a number; to convert write T.cast(..., "{dtype}")', node
-            )
+            raise self.error(f'T.{dtype} takes a number; to convert write T.cast(..., "{dtype}")', node)
         return self.source.build(node, ir.const, self.element(arg, dtype), dtype)
 
 

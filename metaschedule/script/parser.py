@@ -26,9 +26,7 @@ class Parser(Declarations):
     def program(self, node: ast.FunctionDef) -> ir.Program:
         inputs, outputs = self.parameters(node)
         if node.returns is not None:
-            raise self.error(
-                "a program returns nothing: declare a parameter T.Output", node.returns
-            )
+            raise self.error("a program returns nothing: declare a parameter T.Output", node.returns)
         head = Head(block=False)
         first = node.body[0]
         documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
@@ -47,11 +45,7 @@ class Parser(Declarations):
 
     def parameters(self, node: ast.FunctionDef) -> tuple[list[ir.Buffer], list[ir.Buffer]]:
         args = node.args
-        if (
-            extra := args.posonlyargs
-            or args.kwonlyargs
-            or [a for a in (args.vararg, args.kwarg) if a]
-        ):
+        if extra := args.posonlyargs or args.kwonlyargs or [a for a in (args.vararg, args.kwarg) if a]:
             raise self.error("parameters are plain: no *, / or ** among them", extra[0])
         defaults = [None] * (len(args.args) - len(args.defaults)) + args.defaults
         inputs: list[ir.Buffer] = []
@@ -210,9 +204,7 @@ class Parser(Declarations):
         extent = self.integer(given["extent"], "an extent")
         kind = self.string(given["axis"], "an axis") if word == "bind" else word
         if word == "bind" and kind not in ir.GPU_AXES:
-            raise self.error(
-                f"unknown axis {kind!r}; known are {', '.join(ir.GPU_AXES)}", given["axis"]
-            )
+            raise self.error(f"unknown axis {kind!r}; known are {', '.join(ir.GPU_AXES)}", given["axis"])
         notes = self.annotations(given["annotations"]) if "annotations" in given else {}
         var = ir.Var(self.loop_names(node, 1)[0])
         with self.scope():

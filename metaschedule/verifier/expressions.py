@@ -123,9 +123,7 @@ class Expressions:
             good = isinstance(c.value, bool)
         else:
             good = type(c.value) is int and is_integer(c.dtype)
-            good = (
-                good and ir.integer_limits(c.dtype)[0] <= c.value <= ir.integer_limits(c.dtype)[1]
-            )
+            good = good and ir.integer_limits(c.dtype)[0] <= c.value <= ir.integer_limits(c.dtype)[1]
         if not good:
             self.fail(f"{c.value!r} is not a constant of dtype {c.dtype}")
 
@@ -156,13 +154,9 @@ class Expressions:
         if b not in self.buffers:
             if b in self.seen:
                 self.fail(f"buffer {b.name} is used outside the block that allocates it", verb)
-            self.fail(
-                f"buffer {b.name} is not declared", verb, "add it to inputs, outputs or allocs"
-            )
+            self.fail(f"buffer {b.name} is not declared", verb, "add it to inputs, outputs or allocs")
         if len(indices) != len(b.shape):
-            self.fail(
-                f"{b.name} has {len(b.shape)} dimension(s), indexed with {len(indices)}", verb
-            )
+            self.fail(f"{b.name} has {len(b.shape)} dimension(s), indexed with {len(indices)}", verb)
         for index in indices:
             if not is_integer(index.dtype):
                 self.fail(f"index of {b.name} must be an integer, got {index.dtype}: {index}")
@@ -181,15 +175,12 @@ class Expressions:
                 low, high = limits
                 values = f"is {low}" if low == high else f"goes from {low} to {high}"
                 self.fail(
-                    f"{element} is out of bounds: index {at} {values}, and {b.name} has shape "
-                    f"{b.shape}",
+                    f"{element} is out of bounds: index {at} {values}, and {b.name} has shape {b.shape}",
                     verb + " there",
                     "make the loops fit the shape, or guard the access with `if` or T.select",
                 )
 
-    def declared(
-        self, block: Block, b: Buffer, indices: tuple[Expr, ...], verb: str, element: str
-    ) -> None:
+    def declared(self, block: Block, b: Buffer, indices: tuple[Expr, ...], verb: str, element: str) -> None:
         """Check an access against the signature of a block around it."""
         listed = block.writes if verb == "writes" else block.reads + block.writes
         regions = [r for r in listed if r.buffer is b]

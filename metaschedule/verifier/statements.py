@@ -55,9 +55,7 @@ class Verifier(Expressions):
         self.annotations(p.annotations)
         for s in p.body:
             if any(isinstance(part, Assert) for part in walk(s)):
-                self.certain = (
-                    False  # it may stop the program before what is next, or next time around
-                )
+                self.certain = False  # it may stop the program before what is next, or next time around
             self.body((s,))
         for b in p.outputs:
             if b not in self.written and b.size > 0:
@@ -65,9 +63,7 @@ class Verifier(Expressions):
 
     def declare_var(self, var: Var, node: For | Iter) -> None:
         if var in self.seen:
-            self.fail(
-                f"variable {var.name} is declared twice", "again here", "make a new Var", node
-            )
+            self.fail(f"variable {var.name} is declared twice", "again here", "make a new Var", node)
         if var.dtype != INDEX:
             self.fail(f"variable {var.name} is {var.dtype}, not {INDEX}", "declared here", at=node)
         self.seen.add(var)
@@ -80,9 +76,7 @@ class Verifier(Expressions):
             self.fail(f"buffer {b.name} has unknown dtype {b.dtype!r}", at=b)
         if b.scope not in SCOPES:
             known = ", ".join(SCOPES)
-            self.fail(
-                f"buffer {b.name} has unknown scope {b.scope!r}", help=f"one of {known}", at=b
-            )
+            self.fail(f"buffer {b.name} has unknown scope {b.scope!r}", help=f"one of {known}", at=b)
         self.seen.add(b)
         self.buffers.add(b)
 
@@ -145,9 +139,7 @@ class Verifier(Expressions):
             self.fail(f"{b.name} is a table and cannot be written", "writes", "use a buffer")
         self.access(b, s.indices, "writes")
         if s.value.dtype != b.dtype:
-            self.fail(
-                f"{b.name} holds {b.dtype} and the value is {s.value.dtype}", "", "cast the value"
-            )
+            self.fail(f"{b.name} holds {b.dtype} and the value is {s.value.dtype}", "", "cast the value")
         self.written.add(b)
 
     def extent(self, extent: Expr, what: str) -> None:
@@ -191,14 +183,10 @@ class Verifier(Expressions):
 
     def block(self, s: Block) -> None:
         if len(s.bindings) != len(s.iters):
-            self.fail(
-                f"block {s.name} has {len(s.iters)} iterator(s) and {len(s.bindings)} binding(s)"
-            )
+            self.fail(f"block {s.name} has {len(s.iters)} iterator(s) and {len(s.bindings)} binding(s)")
         reduces = any(it.kind == "reduce" for it in s.iters)
         if s.init and not reduces:
-            self.fail(
-                f"block {s.name} has an init and no reduce iterator", "", "store before the block"
-            )
+            self.fail(f"block {s.name} has an init and no reduce iterator", "", "store before the block")
         outer = self.visible, self.hidden, self.certain, self.values, self.buffers
         self.bindings(s)
         self.visible = outer[0]
@@ -253,9 +241,7 @@ class Verifier(Expressions):
         if r.buffer not in self.buffers:
             self.fail(f"the signature of block {s.name} names {r.buffer.name}, not declared here")
         if len(r.ranges) != len(r.buffer.shape):
-            self.fail(
-                f"the signature of block {s.name} gives {r.buffer.name} {len(r.ranges)} ranges"
-            )
+            self.fail(f"the signature of block {s.name} gives {r.buffer.name} {len(r.ranges)} ranges")
         with self.guarded():
             for start, extent in r.ranges:
                 self.expr(start, "the start of a region", "integer")

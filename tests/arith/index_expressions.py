@@ -172,6 +172,9 @@ def domains(draw: st.DrawFn, facts: bool = True) -> Domain:
     return Domain(extents, known)
 
 
+CUT = 14  # enumerate so many values of a loop: a part of a range is as good a test
+
+
 def loop_points(extents: Mapping[Var, Expr | int], given: Point) -> Iterator[Point]:
     """The points of a loop nest, given the free variables."""
 
@@ -181,7 +184,7 @@ def loop_points(extents: Mapping[Var, Expr | int], given: Point) -> Iterator[Poi
             return
         (var, extent), *rest = items
         count = extent if isinstance(extent, int) else evaluate(extent, point)
-        for value in range(min(count, 14)):  # a part of a range is as good a test
+        for value in range(min(count, CUT)):
             yield from go(rest, {**point, var: value})
 
     return go(list(extents.items()), given)

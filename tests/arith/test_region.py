@@ -154,6 +154,4 @@ def test_relations_agree_with_sets(domain: Domain, a: Region, b: Region) -> None
         assert not inside or second <= first
         assert not apart or not first & second
         valid = {(x,) for x in range(128)}
-        assert (first | second) & valid <= covered | {
-            x for x in first | second if len(covered) >= 40
-        }
+        assert (first | second) & valid <= covered | {x for x in first | second if len(covered) >= 40}

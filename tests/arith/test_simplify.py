@@ -62,6 +62,8 @@ CASES: dict[str, tuple[Expr, str]] = {
     "quotient and remainder": (F // 4 + F % 4, "f // 4 + f % 4"),
     "small quotient": (I // 8, "0"),
     "small remainder": (I % 8, "i"),
+    "remainder below the step": ((F * 4 + N % 4) // 16, "f // 4"),
+    "coefficient above the divisor": ((F * 3 + I // 4 - I // 4 * 12) // 3, "f - i // 4 * 4"),
     "negative divisor": (F // -4, "-f // 4"),
     "ceiling": ((N + 3) // 4, "(n + 3) // 4"),
     "ceiling minus one": ((N - 1) // 4, "(n - 1) // 4"),

@@ -60,9 +60,7 @@ def random_inputs(program: Program, seed: int = 0) -> list[np.ndarray]:
     return made
 
 
-def check(
-    program: Program, *inputs: np.ndarray, ulp: float = 0, fma: bool = True
-) -> list[np.ndarray]:
+def check(program: Program, *inputs: np.ndarray, ulp: float = 0, fma: bool = True) -> list[np.ndarray]:
     """Compiled and interpreted, the program gives the same bits (or within `ulp` of the largest)."""
     if not inputs:
         inputs = tuple(random_inputs(program))

@@ -253,10 +253,16 @@ def test_nested_and_opaque_blocks_with_buffers_of_their_own() -> None:
                     L[vj, 0] = A[vk]
                     L[vj, 1] = A[vl]
             with T.block("opaque"):
-                T.reads(L[0:4, 0:2])
-                T.writes(C[vi * 4 : vi * 4 + 4])
+                S = T.alloc((4,), "float32")
                 for j in T.vectorized(4):
-                    C[vi * 4 + j] = L[j, 0] * 2.0 + L[j, 1]
+                    S[j] = L[j, 0] * 2.0 + L[j, 1]
+                for j in T.vectorized(4):
+                    L[j, 0] = S[3 - j]
+            for j in T.vectorized(4):
+                with T.block("copy"):
+                    vj = T.spatial(4, j)
+                    vk = T.spatial(12, vi * 4 + j)
+                    C[vk] = L[vj, 0]
     """
     check(kernel("A[12] -> C[12]", body))
 

@@ -246,9 +246,7 @@ def test_own_row_stays_a_vector() -> None:
     assert "fadd contract <8 x float>" in build(program).source("llvm")
 
 
-@pytest.mark.parametrize(
-    "index", ["(i * 8 + v) // 12, (i * 8 + v) % 12", "i, v", "T.min(i * 8, 16), v"]
-)
+@pytest.mark.parametrize("index", ["(i * 8 + v) // 12, (i * 8 + v) % 12", "i, v", "T.min(i * 8, 16), v"])
 def test_fused_indices_stay_vectors(index: str) -> None:
     shape = "2, 12" if "12" in index else "24, 8"
     body = f"""

@@ -8,7 +8,7 @@ every loop gets a kind. What the program computes stays what it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from metaschedule.ir import (
     substitute,
 )
 
+Draw = Callable[[st.SearchStrategy[Any]], Any]
 MOST_COPIES = 48  # of a body by nested unrolled loops, and elements of a vectorised one
 
 
@@ -45,9 +46,7 @@ class Nest:
     def replace(self, old: Var, value: Expr) -> None:
         self.values = {v: substitute(e, {old: value}) for v, e in self.values.items()}
         self.predicate = [substitute(e, {old: value}) for e in self.predicate]
-        self.loops = [
-            changed(f, extent=substitute(f.extent, {old: value})) for f in self.loops
-        ]
+        self.loops = [changed(f, extent=substitute(f.extent, {old: value})) for f in self.loops]
 
     def statement(self) -> Stmt:
         block = self.block
@@ -76,13 +75,8 @@ def nest_of(s: Stmt) -> Nest | None:
     return nest
 
 
-@st.composite
-def variants(draw: st.DrawFn, program: Program) -> Program:
-    """Programs that compute what `program` does, with other loops."""
-    return random_variant(draw, program)
-
-
-def random_variant(draw: st.DrawFn, program: Program) -> Program:
+def random_variant(draw: Draw, program: Program) -> Program:
+    """A program that computes what `program` does, with other loops."""
     body: list[Stmt] = []
     for s in program.body:
         nest = nest_of(s)
@@ -95,7 +89,7 @@ def random_variant(draw: st.DrawFn, program: Program) -> Program:
 class Transform:
     """Random changes to one nest."""
 
-    def __init__(self, draw: st.DrawFn, nest: Nest) -> None:
+    def __init__(self, draw: Draw, nest: Nest) -> None:
         self.draw, self.nest = draw, nest
 
     def pick(self, options: Sequence[Any]) -> Any:

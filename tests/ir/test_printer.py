@@ -115,9 +115,7 @@ def test_strings_read_back(text: str) -> None:
 def test_names_are_unique_where_scopes_overlap() -> None:
     a, b, c = (Buffer(name, (4,), "float32") for name in ("i", "T", "3 x"))
     outer, inner, later = Var("i"), Var("i"), Var("i_1")
-    nest = For(
-        outer, const(4), (For(inner, const(2), (Store(c, (inner,), a[outer]),), "parallel"),)
-    )
+    nest = For(outer, const(4), (For(inner, const(2), (Store(c, (inner,), a[outer]),), "parallel"),))
     sibling = For(later, const(4), (Store(c, (later,), b[later]),))
     assert str(Program("for", (a, b), (c,), (nest, sibling))) == (
         "@ms.program\n"
@@ -224,12 +222,8 @@ def test_long_programs_are_folded_around_the_marks() -> None:
 
 
 def test_tables_and_annotations() -> None:
-    table = Buffer(
-        "W", (2, 2), "float16", "shared", data=np.array([[1, np.nan], [-np.inf, 0.1]], "float16")
-    )
-    program = Program(
-        "f", (), (B,), (), (table,), {"a": [1, (2.5, None)], "b": {"c": math.nan, 'd"': True}}
-    )
+    table = Buffer("W", (2, 2), "float16", "shared", data=np.array([[1, np.nan], [-np.inf, 0.1]], "float16"))
+    program = Program("f", (), (B,), (), (table,), {"a": [1, (2.5, None)], "b": {"c": math.nan, 'd"': True}})
     assert str(program).splitlines()[2:] == [
         '    T.annotate({"a": (1, (2.5, None)), "b": {"c": T.float64("nan"), "d\\"": True}})',
         '    W = T.table([1.0, "nan", "-inf", 0.1], (2, 2), "float16", scope="shared")',

@@ -130,9 +130,7 @@ class Bump(ir.Rewriter):
         if isinstance(e, ir.Const):
             self.at -= 1
             if self.at == -1:
-                return ir.Const(
-                    (not e.value) if e.dtype == "bool" else 77 + (e.value == 77), e.dtype
-                )
+                return ir.Const((not e.value) if e.dtype == "bool" else 77 + (e.value == 77), e.dtype)
         return super().expr(e)
 
 

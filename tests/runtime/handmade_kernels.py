@@ -48,20 +48,12 @@ done:
 """
 
 
-def add(
-    shape: tuple[int, ...] = (4, 6), dtype: str = "float32", target: Target | None = None
-) -> Kernel:
+def add(shape: tuple[int, ...] = (4, 6), dtype: str = "float32", target: Target | None = None) -> Kernel:
     """C = A + B; for 16-bit floats and bool their bits are or-ed, which exact data can check."""
     inputs = (ArgSpec("A", shape, dtype), ArgSpec("B", shape, dtype, constant=True))
     output = ArgSpec("C", shape, dtype)
     llvm = LLVM_TYPES[dtype]
-    op = (
-        "fadd"
-        if llvm in ("float", "double")
-        else "add"
-        if dtype.startswith(("int", "uint"))
-        else "or"
-    )
+    op = "fadd" if llvm in ("float", "double") else "add" if dtype.startswith(("int", "uint")) else "or"
     text = ADD.format(size=output.size, type=llvm, op=op)
     return Kernel("add", text, inputs, (output,), target or resolve())
 

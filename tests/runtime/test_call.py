@@ -120,14 +120,12 @@ MISTAKES = {
     "dtype": (
         lambda: (ones(), ones(dtype="float64")),
         TypeError,
-        "input 'B' (argument 1): expected dtype float32, got float64; "
-        "convert it first (x.astype('float32'))",
+        "input 'B' (argument 1): expected dtype float32, got float64; convert it first (x.astype('float32'))",
     ),
     "byte order": (
         lambda: (ones(dtype=">f4"), ones()),
         TypeError,
-        "input 'A' (argument 0): expected dtype float32, got >f4; "
-        "convert it first (x.astype('float32'))",
+        "input 'A' (argument 0): expected dtype float32, got >f4; convert it first (x.astype('float32'))",
     ),
     "foreign dtype": (
         lambda: (ones(dtype="complex64"), ones()),
@@ -190,9 +188,7 @@ def test_overlaps(adder: Executable) -> None:
     memory = np.zeros(72, np.float32)
     a = memory[:24].reshape(4, 6)
     for start in (0, 1, 23):
-        with pytest.raises(
-            ValueError, match=r"output 'C' \(argument 2\) overlaps input 'A' \(argument 0\)"
-        ):
+        with pytest.raises(ValueError, match=r"output 'C' \(argument 2\) overlaps input 'A' \(argument 0\)"):
             adder(a, ones(), memory[start : start + 24].reshape(4, 6))
     adder(a, a, memory[24:48].reshape(4, 6))
     pair = np.zeros(1, np.float32)

@@ -118,9 +118,7 @@ int main(void) {
 }
 """
     assert run_c(tmp_path, library, program) == "0 ok 100 123"
-    dynamic = subprocess.run(
-        ["nm", "-D", "--defined-only", library], capture_output=True, text=True
-    )
+    dynamic = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True)
     if dynamic.returncode == 0:
         exported = {line.split()[-1] for line in dynamic.stdout.splitlines()}
         assert exported == {"add", "add_message"}

@@ -88,9 +88,7 @@ def test_refused_text_is_kept() -> None:
 
 
 def test_text_that_parses_but_is_wrong() -> None:
-    text = (
-        "define i32 @f() { br label %x\nx:\n %y = add i32 %z, 1\n %z = add i32 %y, 1\n ret i32 %y }"
-    )
+    text = "define i32 @f() { br label %x\nx:\n %y = add i32 %z, 1\n %z = add i32 %y, 1\n ret i32 %y }"
     with pytest.raises(CompileError, match="does not dominate") as error:
         compile_object(text, resolve())
     assert error.value.path is not None

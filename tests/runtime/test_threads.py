@@ -70,9 +70,7 @@ def test_number_of_threads(kernel: Executable) -> None:
 
 
 def test_the_default_is_the_cores() -> None:
-    assert run("from metaschedule.runtime import *; print(get_num_threads())") == str(
-        native().cores
-    )
+    assert run("from metaschedule.runtime import *; print(get_num_threads())") == str(native().cores)
 
 
 def test_concurrent_calls_have_workspaces_of_their_own() -> None:

@@ -46,9 +46,7 @@ def plain_data(depth: int = 2) -> st.SearchStrategy[Any]:
     leaf = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
     return st.recursive(
         leaf,
-        lambda inner: (
-            st.lists(inner, max_size=3).map(tuple) | st.dictionaries(TEXTS, inner, max_size=2)
-        ),
+        lambda inner: st.lists(inner, max_size=3).map(tuple) | st.dictionaries(TEXTS, inner, max_size=2),
         max_leaves=depth + 1,
     )
 
@@ -258,9 +256,7 @@ class Maker:
         )
 
     def program(self) -> ir.Program:
-        inputs = tuple(
-            [self.buffer(writable=False, constant=self.chance(3)) for _ in range(self.below(4))]
-        )
+        inputs = tuple([self.buffer(writable=False, constant=self.chance(3)) for _ in range(self.below(4))])
         outputs = tuple([self.buffer() for _ in range(1 + self.below(2))])
         if not self.writable:
             b = ir.Buffer("out", (2,), "float32")

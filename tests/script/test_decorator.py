@@ -97,9 +97,7 @@ def test_verification_errors_say_where() -> None:
     with pytest.raises(VerifyError) as caught:
         program(wrong)
     assert str(caught.value).startswith("A[i + 1] is out of bounds")
-    assert f"{__file__}, line {inspect.getsourcelines(wrong)[1] + 2}, column 13" in str(
-        caught.value
-    )
+    assert f"{__file__}, line {inspect.getsourcelines(wrong)[1] + 2}, column 13" in str(caught.value)
     assert program(check=False)(wrong).name == "wrong"
 
 

@@ -74,9 +74,7 @@ def test_printed_programs_parse_to_the_same_text(text: str) -> None:
 
 def test_the_parts_of_a_program() -> None:
     program = parse(MATMUL)
-    assert repr(program) == (
-        "<Program matmul(A: float32[4, 8], B: float32[8, 4]) -> C: float32[4, 4]>"
-    )
+    assert repr(program) == ("<Program matmul(A: float32[4, 8], B: float32[8, 4]) -> C: float32[4, 4]>")
     assert [b.constant for b in program.inputs] == [False, True]
     assert program.allocs[0].scope == "local"
     assert program.annotations == {
@@ -147,10 +145,7 @@ def test_sugar(written: str, printed: str) -> None:
 def test_numbers_take_the_dtype_of_their_place() -> None:
     means("B[0] = T.cast(N[0] + 1, 'float32')", 'B[0] = T.cast(N[0] + 1, "float32")')
     body = parse(HEAD + "    B[0] = T.cast(N[0] / 2, 'float32')\n").body[0]
-    assert (
-        str(body)
-        == 'B[0] = T.cast(T.cast(N[0], "float64") / T.cast(T.int32(2), "float64"), "float32")'
-    )
+    assert str(body) == 'B[0] = T.cast(T.cast(N[0], "float64") / T.cast(T.int32(2), "float64"), "float32")'
     body = parse(HEAD + "    B[0] = T.cast(N[0] + 1.5, 'float32')\n").body[0]
     assert str(body) == 'B[0] = T.cast(T.cast(N[0], "float64") + 1.5, "float32")'
 

@@ -169,6 +169,7 @@ class Module:
             load.append(f"  %c{n} = getelementptr i64, ptr %closure, i64 {n}")
             load.append(f"  {name} = load {kind}, ptr %c{n}")
         places = self.lowered.places
+        most = min(extent, 2**31 - 1)  # threads that have something to do
         load.append(f"  %mine = mul i64 %t, {places.private_stride}")
         load.append(f"  %offset = add i64 %mine, {places.shared_stride}")
         load.append("  %own = getelementptr i8, ptr %workspace, i64 %offset")
@@ -200,8 +201,8 @@ class Module:
             f"define internal void @fork{number}(ptr %closure, ptr %runtime) #1 {{",
             "  %a = getelementptr ptr, ptr %runtime, i64 3",
             "  %asked = load i32, ptr %a",
-            f"  %fewer = icmp slt i32 %asked, {extent}",
-            f"  %threads = select i1 %fewer, i32 %asked, i32 {extent}",
+            f"  %fewer = icmp slt i32 %asked, {most}",
+            f"  %threads = select i1 %fewer, i32 %asked, i32 {most}",
             "  %alone = icmp sle i32 %threads, 1",
             "  br i1 %alone, label %serial, label %team",
             "serial:",

@@ -105,7 +105,7 @@ class _Versions(Rewriter):
                 inner = _Versions(inside(self.domain, s), (*self.loops, s))
                 found += inner.guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
             elif isinstance(s, If):
-                for cond in conjuncts(s.cond):
+                for cond in conjuncts(s.cond) if not s.orelse else ():
                     guard = self.guard(cond, tile)
                     if guard is not None:
                         found.append(guard)

@@ -1,0 +1,386 @@
+"""Each lowering pass, before and after.
+
+A case is the parameters, the body before and the body after; `kernel` reads them as a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import dedent
+
+import pytest
+
+from metaschedule import workloads
+from metaschedule.codegen.lower import PASSES, lower, steps
+from metaschedule.codegen.lower.compact import compact
+from metaschedule.codegen.lower.flatten import flatten
+from metaschedule.codegen.lower.simplify import simplify_program
+from metaschedule.codegen.lower.tails import version_tails
+from metaschedule.codegen.lower.zeros import nonzero
+from metaschedule.ir import Block, Buffer, Program, blocks, select, walk
+from tests.codegen.compiled import kernel
+
+Case = tuple[str, str, str]
+
+FLATTEN: dict[str, Case] = {
+    "init and predicate become conditions": (
+        "A[7, 5] -> C[7]",
+        """
+for i0, i1, k in T.grid(2, 4, 5):
+    with T.block("sum"):
+        vi = T.spatial(7, i0 * 4 + i1)
+        vk = T.reduce(5, k)
+        T.where(i0 * 4 + i1 < 7)
+        with T.init():
+            C[vi] = 0.0
+        C[vi] = C[vi] + A[vi, vk]
+""",
+        """
+for i0, i1, k in T.grid(2, 4, 5):
+    if i0 * 4 + i1 < 7:
+        if k == 0:
+            C[i0 * 4 + i1] = 0.0
+        C[i0 * 4 + i1] = C[i0 * 4 + i1] + A[i0 * 4 + i1, k]
+""",
+    ),
+    "blocks in blocks": (
+        "A[8] -> C[8]",
+        """
+for i in range(2):
+    with T.block("outer"):
+        vi = T.spatial(2, i)
+        L = T.alloc((4,), "float32", scope="local")
+        for j in range(4):
+            with T.block("fill"):
+                vj = T.spatial(4, j)
+                vk = T.spatial(8, vi * 4 + j)
+                L[vj] = A[vk]
+        for j in range(4):
+            with T.block("copy"):
+                vj = T.spatial(4, 3 - j)
+                vk = T.spatial(8, vi * 4 + j)
+                C[vk] = L[vj]
+""",
+        """
+L = T.alloc((4,), "float32", scope="local")
+for i in range(2):
+    for j in range(4):
+        L[j] = A[i * 4 + j]
+    for j in range(4):
+        C[i * 4 + j] = L[3 - j]
+""",
+    ),
+    "a binding that the body overwrites": (
+        "A:int64[4] -> C:int64[4], D:int64[4]",
+        """
+for i in range(4):
+    with T.block("b"):
+        vi = T.spatial(4, i)
+        vj = T.spatial(4, C[i])
+        C[vi] = 0
+        D[vj] = 5
+""",
+        """
+vj = T.alloc((1,), "int64")
+for i in range(4):
+    vj[0] = C[i]
+    C[i] = 0
+    D[vj[0]] = 5
+""",
+    ),
+    "terms with a padding zero are left out where asked": (
+        "A[9], W[3] -> C[9]",
+        """
+for i, k in T.grid(9, 3):
+    with T.block("conv"):
+        vi = T.spatial(9, i)
+        vk = T.reduce(3, k)
+        T.annotate({"skip_zeros": True})
+        with T.init():
+            C[vi] = 0.0
+        C[vi] = C[vi] + T.select((vi + vk) % 2 == 0, A[(vi + vk) // 2], 0.0) * W[vk]
+""",
+        """
+for i, k in T.grid(9, 3):
+    if k == 0:
+        C[i] = 0.0
+    if (i + k) % 2 == 0:
+        C[i] = C[i] + A[(i + k) // 2] * W[k]
+""",
+    ),
+}
+SIMPLIFY: dict[str, Case] = {
+    "what the loops say": (
+        "A[4, 8], I:int64[32] -> C[4, 8]",
+        """
+for f in range(32):
+    if f < 32 and I[f] + 1 > I[f]:
+        C[f // 8, f % 8] = T.select(f // 8 * 8 + f % 8 < 32, A[(f // 8 * 8 + f % 8) // 8, f % 8], 0.0)
+for i in range(4):
+    for j in range(8):
+        if i * 8 + j < 32:
+            C[(i * 8 + j) // 8, (i * 8 + j) % 8] = A[T.min(i, 7), j]
+        else:
+            C[0, 0] = 0.0
+""",
+        """
+for f in range(32):
+    if I[f] + 1 > I[f]:
+        C[f // 8, f % 8] = A[f // 8, f % 8]
+for i, j in T.grid(4, 8):
+    C[i, j] = A[i, j]
+""",
+    ),
+}
+COMPACT: dict[str, Case] = {
+    "a tile, and a buffer used in two nests": (
+        "A[32] -> C[32]",
+        """
+B = T.alloc((32,), "float32")
+D = T.alloc((32,), "float32")
+for i in range(32):
+    D[i] = A[i]
+for i in T.parallel(4):
+    for j in T.vectorized(8):
+        B[i * 8 + j] = D[i * 8 + j] * 2.0
+    for j in T.vectorized(8):
+        C[i * 8 + j] = B[i * 8 + 7 - j]
+""",
+        """
+B = T.alloc((8,), "float32")
+D = T.alloc((32,), "float32")
+for i in range(32):
+    D[i] = A[i]
+for i in T.parallel(4):
+    for j in T.vectorized(8):
+        B[j] = D[i * 8 + j] * 2.0
+    for j in T.vectorized(8):
+        C[i * 8 + j] = B[7 - j]
+""",
+    ),
+}
+TAILS: dict[str, Case] = {
+    "two tails, each where it is decided": (
+        "A[13, 20] -> C[13, 20]",
+        """
+for i0 in T.parallel(3):
+    for j0 in range(2):
+        for i1 in T.unrolled(6):
+            for j1 in T.vectorized(16):
+                if i0 * 6 + i1 < 13 and j0 * 16 + j1 < 20:
+                    C[i0 * 6 + i1, j0 * 16 + j1] = A[i0 * 6 + i1, j0 * 16 + j1]
+""",
+        """
+for i0 in T.parallel(3):
+    if i0 * 6 <= 7:
+        for j0 in range(2):
+            if j0 * 16 <= 4:
+                for i1 in T.unrolled(6):
+                    for j1 in T.vectorized(16):
+                        C[i0 * 6 + i1, j0 * 16 + j1] = A[i0 * 6 + i1, j0 * 16 + j1]
+            else:
+                for i1 in T.unrolled(6):
+                    for j1 in T.vectorized(16):
+                        if j1 < 4:
+                            C[i0 * 6 + i1, j0 * 16 + j1] = A[i0 * 6 + i1, j0 * 16 + j1]
+    else:
+        for j0 in range(2):
+            if j0 * 16 <= 4:
+                for i1 in T.unrolled(6):
+                    for j1 in T.vectorized(16):
+                        if i1 < 1:
+                            C[i0 * 6 + i1, j0 * 16 + j1] = A[i0 * 6 + i1, j0 * 16 + j1]
+            else:
+                for i1 in T.unrolled(6):
+                    for j1 in T.vectorized(16):
+                        if i1 < 1 and j1 < 4:
+                            C[i0 * 6 + i1, j0 * 16 + j1] = A[i0 * 6 + i1, j0 * 16 + j1]
+""",
+    ),
+    "above the reduction loop": (
+        "A[22, 5] -> C[22]",
+        """
+for i0 in range(4):
+    for k in range(5):
+        for i1 in T.unrolled(6):
+            if i0 * 6 + i1 < 22:
+                C[i0 * 6 + i1] = C[i0 * 6 + i1] + A[i0 * 6 + i1, k]
+""",
+        """
+for i0 in range(4):
+    if i0 * 6 <= 16:
+        for k in range(5):
+            for i1 in T.unrolled(6):
+                C[i0 * 6 + i1] = C[i0 * 6 + i1] + A[i0 * 6 + i1, k]
+    else:
+        for k in range(5):
+            for i1 in T.unrolled(6):
+                if i1 < 4:
+                    C[i0 * 6 + i1] = C[i0 * 6 + i1] + A[i0 * 6 + i1, k]
+""",
+    ),
+    "of a fused loop": (
+        "A[5, 23] -> C[5, 23]",
+        """
+for f in T.parallel(15):
+    for j in T.vectorized(8):
+        if f % 3 * 8 + j < 23:
+            C[f // 3, f % 3 * 8 + j] = A[f // 3, f % 3 * 8 + j]
+""",
+        """
+for f in T.parallel(15):
+    if f % 3 * 8 <= 15:
+        for j in T.vectorized(8):
+            C[f // 3, f % 3 * 8 + j] = A[f // 3, f % 3 * 8 + j]
+    else:
+        for j in T.vectorized(8):
+            if j < 7:
+                C[f // 3, f % 3 * 8 + j] = A[f // 3, f % 3 * 8 + j]
+""",
+    ),
+    "serial loops keep their guard": (
+        "A[22] -> C[22]",
+        """
+for i0 in range(4):
+    for i1 in range(6):
+        if i0 * 6 + i1 < 22:
+            C[i0 * 6 + i1] = A[i0 * 6 + i1]
+""",
+        """
+for i0, i1 in T.grid(4, 6):
+    if i0 * 6 + i1 < 22:
+        C[i0 * 6 + i1] = A[i0 * 6 + i1]
+""",
+    ),
+    "conditions with an else stay": (
+        "A[10], B[10] -> C[10], D[10]",
+        """
+for i0 in range(3):
+    for i1 in T.unrolled(4):
+        if i0 * 4 + i1 < 10:
+            C[i0 * 4 + i1] = A[i0 * 4 + i1]
+        else:
+            D[0] = 1.0
+        if i0 * 4 + i1 < 9 and A[i0] > 0.0:
+            D[i0 * 4 + i1] = B[i0 * 4 + i1]
+""",
+        """
+for i0 in range(3):
+    if i0 * 4 <= 5:
+        for i1 in T.unrolled(4):
+            if i0 * 4 + i1 < 10:
+                C[i0 * 4 + i1] = A[i0 * 4 + i1]
+            else:
+                D[0] = 1.0
+            if A[i0] > 0.0:
+                D[i0 * 4 + i1] = B[i0 * 4 + i1]
+    else:
+        for i1 in T.unrolled(4):
+            if i0 * 4 + i1 < 10:
+                C[i0 * 4 + i1] = A[i0 * 4 + i1]
+            else:
+                D[0] = 1.0
+            if i1 < 1 and A[i0] > 0.0:
+                D[i0 * 4 + i1] = B[i0 * 4 + i1]
+""",
+    ),
+}
+
+
+def body(program: Program) -> str:
+    """The text of a program, from its first statement or buffer on."""
+    return dedent(str(program).partition("):\n")[2]).strip()
+
+
+def check_pass(run: Callable[[Program], Program], case: Case) -> None:
+    parameters, before, after = case
+    assert body(run(kernel(parameters, before))) == after.strip()
+
+
+@pytest.mark.parametrize("name", FLATTEN)
+def test_flatten(name: str) -> None:
+    check_pass(flatten, FLATTEN[name])
+
+
+@pytest.mark.parametrize("name", SIMPLIFY)
+def test_simplify(name: str) -> None:
+    check_pass(simplify_program, SIMPLIFY[name])
+
+
+@pytest.mark.parametrize("name", COMPACT)
+def test_compact(name: str) -> None:
+    check_pass(compact, COMPACT[name])
+
+
+@pytest.mark.parametrize("name", TAILS)
+def test_version_tails(name: str) -> None:
+    check_pass(version_tails, TAILS[name])
+
+
+# --- places -------------------------------------------------------------------------------------
+
+
+def test_places() -> None:
+    """Small is the stack, between parallel loops is shared, inside one is private, data is a table."""
+    program = kernel("A[64] -> C[64]", """
+    W = T.table([1.0, 2.0], (2,), "float32")
+    S = T.alloc((64,), "float32")
+    L = T.alloc((16,), "float32", scope="local")
+    P = T.alloc((4000,), "float32")
+    G = T.alloc((5000,), "float32")
+    X = T.alloc((3,), "float32")
+    for i in range(5000):
+        G[i] = 1.0
+    for i in T.parallel(64):
+        S[i] = A[i] + G[i]
+    for i in T.parallel(64):
+        for j in range(16):
+            L[j] = S[63 - i]
+        for j in range(4000):
+            P[j] = L[j % 16] * W[j % 2]
+        C[i] = P[0] + P[3999]
+    """)  # fmt: skip
+    places = lower(program).places
+
+    def names(buffers: object) -> list[str]:
+        return [b.name for b in buffers]  # pyright: ignore
+
+    assert names(places.tables) == ["W"]
+    assert names(places.stack) == ["L"]
+    assert sorted(names(places.shared)) == ["G", "S"]
+    assert names(places.private) == ["P"]
+    assert places.shared_bytes == 20032 + 256  # 5000 floats end within a line of 64 bytes
+    assert places.private_bytes == 16000
+
+
+def test_passes_in_order() -> None:
+    assert [name for name, _ in PASSES] == ["flatten", "simplify", "compact", "version_tails"]
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_no_block_is_left(name: str) -> None:
+    program = workloads.create(name)
+    assert blocks(program)
+    for step, lowered in steps(program):
+        assert not any(isinstance(s, Block) for s in walk(lowered)), step
+
+
+# --- zeros --------------------------------------------------------------------------------------
+
+
+def test_which_terms_may_be_zero() -> None:
+    a, w = Buffer("A", (4,)), Buffer("W", (4,))
+    cond = a[0] > 0.0
+    found = nonzero(w[1] * (select(cond, a[1], 0.0) * w[2]))
+    assert found is not None
+    assert found[0] is cond
+    assert str(found[1]) == "W[1] * (A[1] * W[2])"
+    assert nonzero(select(cond, a[1], 1.0) * w[0]) is None
+    assert nonzero(select(cond, a[1], 0.0) + w[0]) is None
+    assert nonzero(a[0] * w[0]) is None
+
+
+def test_zeros_are_kept_unless_asked_for() -> None:
+    parameters, before, _ = FLATTEN["terms with a padding zero are left out where asked"]
+    plain = before.replace('        T.annotate({"skip_zeros": True})\n', "")
+    assert "T.select" in body(flatten(kernel(parameters, plain)))
