@@ -10,9 +10,10 @@
 
 from . import ir, runtime, target, te, workloads
 from .build import build
-from .errors import InternalError, ScriptError, VerifyError
+from .errors import InternalError, ScheduleError, ScriptError, VerifyError
 from .interpreter import InterpreterError, interpret
 from .ir import Buffer, Program, structural_equal, structural_hash
+from .schedule import Schedule, Trace
 from .script import T, parse, program
 from .verifier import verify
 
@@ -23,8 +24,11 @@ __all__ = [
     "InternalError",
     "InterpreterError",
     "Program",
+    "Schedule",
+    "ScheduleError",
     "ScriptError",
     "T",
+    "Trace",
     "VerifyError",
     "build",
     "interpret",

@@ -4,6 +4,7 @@
         ScriptError     the script cannot be read; has file, line and column as Python's errors do
     ValueError
         VerifyError     the program is not well formed; printed with the place underlined
+        ScheduleError   a step of a schedule would be wrong; printed with the place underlined
     RuntimeError
         InternalError   our bug; never caught by a search
 
@@ -13,7 +14,7 @@ and are rendered only in `__str__`, because searches raise many and print few.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .ir import Program, underline
@@ -64,3 +65,25 @@ class MarkedError(ValueError):
 
 class VerifyError(MarkedError):
     """A program that breaks a rule every program must keep; raised by `verify`."""
+
+
+class ScheduleError(MarkedError):
+    """A step that would change what the program computes, or cannot be taken. `call` is the step;
+    marks are loop variables and block names until the schedule knows the program (`attach`)."""
+
+    def __init__(self, message: str, marks: Mapping[Any, str] | None = None, help: str = "") -> None:
+        super().__init__(message, marks, help)
+        self.call = ""
+        self._locate: Callable[[], tuple[Program, dict[Any, Any]]] | None = None
+
+    def attach(self, call: str, locate: Callable[[], tuple[Program, dict[Any, Any]]]) -> None:
+        """Say which step it was, and how to get at the program and its nodes by key."""
+        self.call, self._locate = call, locate
+
+    def __str__(self) -> str:
+        if self._locate is not None:
+            program, nodes = self._locate()
+            self.program, self._locate = program, None
+            self.marks = {nodes[key]: label for key, label in self.marks.items() if key in nodes}
+        text = super().__str__()
+        return f"{self.call}: {text}" if self.call else text

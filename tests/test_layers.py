@@ -23,6 +23,7 @@ LAYERS = [
     ["target"],
     ["runtime"],
     ["codegen"],
+    ["schedule"],
     ["build"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -191,8 +191,8 @@ class Search:
             return self.quotient(atom, factor, rest, sign, domain)
         if kind == "select":
             condition, a, b = args
-            yes = (add(multiply(factor, a), rest), 1, domain.with_fact(condition))
-            no = (add(multiply(factor, b), rest), 1, domain.with_fact(~condition))
+            yes = (add(multiply(factor, a), rest), 1, domain.case(condition))
+            no = (add(multiply(factor, b), rest), 1, domain.case(~condition))
             return [[yes, no]]
         if kind in ("min", "max"):
             a, b = [(add(multiply(factor, x), rest), 1, domain) for x in args]

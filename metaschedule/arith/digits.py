@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..ir import Binary, Expr, Var, as_expr, substitute
+from ..ir import Binary, Expr, Var, as_expr, as_int, operands, substitute
 from .canonical import canonical
 from .comparison import always, tightened
+from .division import floordiv
 from .domain import Domain
-from .express import express
-from .polynomial import ONE, Composite, Poly, add, atoms, scale
+from .polynomial import ONE, Atom, Composite, Poly, atoms, scale
 from .prove import consequences
 from .simplify import simplify
 
@@ -69,12 +69,11 @@ class Loops:
         self.bindings = [canonical(e, self.domain) for e in self.exprs]
 
     def replace(self, values: dict[Var, Expr], new: dict[Var, int]) -> None:
-        # What is simplest now is most likely to be simple in the new variables.
-        self.exprs = [substitute(express(p, self.domain), values) for p in self.bindings]
         for var in values:
             del self.extents[var]
         self.extents.update(new)
         self.replaced.append(values)
+        self.exprs = [substitute(e, values) for e in self.exprs]
         self.predicate = [substitute(e, values) for e in self.predicate]
         self.update()
 
@@ -102,7 +101,7 @@ class Loops:
                 self.empty = True
                 return True
             limit = p.get(ONE, 0) + 1
-            parts = counter(add(scale(p, -1), {ONE: limit - 1}), self.extents)
+            parts = counter(scale(p, -1), self.extents)
             if parts is not None:
                 del self.predicate[at]
                 self.fuse(parts, limit)
@@ -114,9 +113,25 @@ class Loops:
     # --- divisions ---
 
     def use_division(self) -> bool:
-        return any(self.prepare_all(p, inside=False) for p in self.bindings)
+        # As written first: canonical forms may have taken a sum that counts apart.
+        return any(self.settle(e) for e in self.exprs) or any(self.prepare_all(p) for p in self.bindings)
 
-    def prepare_all(self, p: Poly, inside: bool) -> bool:
+    def settle(self, e: Expr) -> bool:
+        """Whether some division in e, innermost first, had to be, and was, prepared."""
+        if any(self.settle(child) for child in operands(e)):
+            return True
+        if not isinstance(e, Binary) or e.op not in ("//", "%") or not (d := as_int(e.b)):
+            return False
+        p = canonical(e.a, self.domain)
+        if all(is_digit(atom) for atom in atoms(floordiv(p, d, self.domain))):
+            return False
+        parts = counter(p, self.extents)
+        if parts is not None:
+            self.fuse(parts)
+            return True
+        return any(self.split_inside(atom) for atom in atoms(p))
+
+    def prepare_all(self, p: Poly, inside: bool = False) -> bool:
         """Whether some quotient in p had to be, and was, prepared."""
         return any(
             isinstance(atom, Composite) and atom.kind == "//" and self.prepare(atom, inside)
@@ -125,28 +140,31 @@ class Loops:
 
     def prepare(self, q: Composite, inside: bool) -> bool:
         """Fuses what q divides, or splits a variable that is divided inside another division."""
-        x, d = q.args
+        x = q.args[0]
         if self.prepare_all(x, inside=True):
             return True
-        found = [m[0] for m in x if m]
-        if any(len(m) > 1 for m in x) or any(not isinstance(a, Var) for a in found):
+        if is_digit(q):
+            return inside and self.split_inside(q)
+        parts = counter(x, self.extents)
+        if parts is None:
             return False
-        if len(found) > 1:
-            parts = counter({m: c for m, c in x.items() if m}, self.extents)
-            if parts is None:
-                return False
-            self.fuse(parts, math.prod([self.extents[v] for v in parts]))
-            return True
-        var = found[0]
-        assert isinstance(var, Var)
-        if inside and x == {(var,): 1} and self.extents.get(var, 1) % d == 0:
-            self.split(var, d)
-            return True
-        return False
+        self.fuse(parts)
+        return True
 
-    def fuse(self, parts: dict[Var, int], limit: int) -> None:
+    def split_inside(self, q: Atom) -> bool:
+        """Splits the variable of a quotient, if it divides the extent."""
+        if not isinstance(q, Composite) or not is_digit(q) or ONE in q.args[0]:
+            return False
+        ((var,),) = q.args[0]
+        if self.extents.get(var, 1) % q.args[1]:
+            return False
+        self.split(var, q.args[1])
+        return True
+
+    def fuse(self, parts: dict[Var, int], limit: int | None = None) -> None:
         """Replaces variables by one that counts their sum, whose first `limit` values occur."""
-        size = min(limit, math.prod([self.extents[v] for v in parts]))
+        size = math.prod([self.extents[v] for v in parts])
+        size = size if limit is None else min(limit, size)
         fused = Var("fused")
         total: Expr = as_expr(0)
         values: dict[Var, Expr] = {}
@@ -174,14 +192,11 @@ class Loops:
                 if not m or (isinstance(m[0], Var) and m[0] in divisors):
                     continue
                 q = m[0]
-                if not isinstance(q, Composite) or q.kind != "//":
+                if not isinstance(q, Composite) or not is_digit(q):
                     return None
                 x, d = q.args
-                found = [n for n in x if n]
-                if len(found) != 1 or len(found[0]) != 1 or x[found[0]] != 1:
-                    return None
-                var, offset = found[0][0], x.get(ONE, 0)
-                if not isinstance(var, Var) or var not in divisors:
+                var, offset = next(n[0] for n in x if n), x.get(ONE, 0)
+                if var not in divisors:
                     return None
                 if divisors[var].setdefault(d, offset) != offset:
                     return None
@@ -243,6 +258,16 @@ class Loops:
         return {var: values[var] for var in self.original}
 
 
+def is_digit(atom: Atom) -> bool:
+    """Whether an atom is a variable, or a quotient of nothing but a variable and a constant."""
+    if isinstance(atom, Var):
+        return True
+    if atom.kind != "//":
+        return False
+    found = [(m, c) for m, c in atom.args[0].items() if m]
+    return len(found) == 1 and found[0][1] == 1 and len(m := found[0][0]) == 1 and isinstance(m[0], Var)
+
+
 def conjuncts(condition: Expr) -> list[Expr]:
     if isinstance(condition, Binary) and condition.op == "and":
         return [*conjuncts(condition.a), *conjuncts(condition.b)]
@@ -250,10 +275,12 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def counter(p: Poly, extents: Mapping[Var, int]) -> dict[Var, int] | None:
-    """The variables of a sum that takes every value from 0 on exactly once, innermost first, with
-    their steps; None if it is no such sum."""
+    """The variables of a sum that takes every value from 0 on exactly once (constant aside),
+    innermost first, with their steps; None if it is no such sum."""
     parts: list[tuple[int, Var]] = []
     for m, c in p.items():
+        if not m:
+            continue
         if len(m) != 1 or not isinstance(m[0], Var) or m[0] not in extents or c <= 0:
             return None
         parts.append((c, m[0]))

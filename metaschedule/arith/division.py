@@ -48,9 +48,10 @@ def floordiv(p: Poly, k: int, domain: Domain) -> Poly:
     whole: Poly = {}
     rest: Poly = {}
     for m, c in p.items():
-        if c % k == 0:
+        if c % k == 0 or (c < -k and m):  # -11 * i is 2 * (-6 * i) + i
             whole[m] = c // k
-        elif m:
+            c %= k
+        if c and m:
             rest[m] = c
     carry, offset = divmod(p.get(ONE, 0), k)
     if carry:

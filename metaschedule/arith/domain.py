@@ -28,6 +28,8 @@ from .polynomial import (
 from .prove import consequences, holds, remember
 from .ranges import atom_interval
 
+CASES = 2
+
 
 class Domain:
     """Loop variables with their extents (outermost first), and facts known of them. Immutable.
@@ -46,6 +48,7 @@ class Domain:
     """
 
     __slots__ = (
+        "cases",
         "empty",
         "extents",
         "facts",
@@ -73,6 +76,7 @@ class Domain:
         self.known: dict[Hashable, bool] = {}  # conditions that are not of integers
         self.intervals: dict[Atom, Interval] = {}  # memory of `interval`
         self.empty = False
+        self.cases = 0  # how many selects deep we are
         for var, extent in extents.items():
             self._declare(var, extent)
         for fact in facts:
@@ -144,6 +148,16 @@ class Domain:
             found = self.intervals[atom] = (low, high)
         return found
 
+    def case(self, condition: Expr) -> Domain:
+        """As `with_fact`, for one branch of a select. Facts may be about that very select, so that
+        cases of cases would have no end: past a few this is the domain itself."""
+        if self.cases == CASES:
+            return self
+        new = self._copy()
+        new.cases += 1
+        new._assume(condition)
+        return new
+
     def _copy(self) -> Domain:
         new = Domain.__new__(Domain)
         new.extents = self.extents.copy()
@@ -158,6 +172,7 @@ class Domain:
         new.known = self.known.copy()
         new.intervals = {}
         new.empty = self.empty
+        new.cases = self.cases
         return new
 
     def _declare(self, var: Var, extent: Expr | int) -> None:

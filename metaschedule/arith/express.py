@@ -176,7 +176,7 @@ def find_symbolic_remainder(p: Poly, m: Monomial) -> tuple[int, Remainder, Poly]
         x, y = q.args
         whole = multiply(y, {(q,): 1})
         for n, k in y.items():
-            if product(n, (q,)) != m or p[m] % k:
+            if product(n, (q,)) not in {m} or p[m] % k:
                 continue
             c = -p[m] // k
             if all(p.get(n) == -c * k for n, k in whole.items()) and all(

@@ -35,7 +35,7 @@ def atom_interval(atom: Atom, domain: Domain) -> Interval:
         return extremum_interval(kind, args[0], args[1], domain)
     if kind == "select":
         condition, a, b = args
-        yes, no = domain.with_fact(condition), domain.with_fact(~condition)
+        yes, no = domain.case(condition), domain.case(~condition)
         lows = (lower(a, yes), lower(b, no))
         highs = (upper(a, yes), upper(b, no))
         return (

@@ -11,6 +11,7 @@ import difflib
 import inspect
 import operator
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,11 @@ class Captured:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+@cache
+def signature_of(word: str) -> inspect.Signature:
+    return inspect.signature(namespace.WORDS[word])
 
 
 class Data:
@@ -111,7 +117,7 @@ class Data:
         keywords = {k.arg: k.value for k in node.keywords if k.arg is not None}
         if len(keywords) < len(node.keywords):
             raise self.error("write the keyword arguments one by one", node)
-        signature = inspect.signature(namespace.WORDS[word])
+        signature = signature_of(word)
         try:
             return dict(signature.bind(*node.args, **keywords).arguments)
         except TypeError as wrong:

@@ -45,6 +45,7 @@ class Expressions:
         self.axes: dict[str, list[For]] = {}  # GPU loops of this nest
         self.values: dict[Var, Expr] = {}  # iterators of blocks in terms of the loops
         self.domain = Domain({})  # of the loops around, as long as `certain`
+        self.computed = True  # False in what describes a block: signatures, extents of iterators
         self.certain = True  # whether what is visited now runs for every point of `domain`
 
     def fail(self, message: str, label: str = "", help: str = "", at: Any = None) -> NoReturn:
@@ -57,6 +58,14 @@ class Expressions:
         before, self.certain = self.certain, False
         yield
         self.certain = before
+
+    @contextmanager
+    def described(self) -> Iterator[None]:
+        """Around what says something of a block and is not computed when it runs."""
+        with self.guarded():
+            self.computed = False
+            yield
+            self.computed = True
 
     # --- expressions ---
 
@@ -163,7 +172,7 @@ class Expressions:
         element = str(Load(b, indices))
         if self.certain:
             self.bounds(b, indices, verb, element)
-        for block in reversed(self.stack):
+        for block in reversed(self.stack if self.computed else []):
             if b in block.allocs:
                 break
             self.declared(block, b, indices, verb, element)

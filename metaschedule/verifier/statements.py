@@ -223,7 +223,8 @@ class Verifier(Expressions):
             self.visible = outer
             self.expr(binding, "a binding", "integer")
             self.visible = outer | {i.var for i in s.iters[: s.iters.index(it)]}
-            self.extent(it.extent, "the extent of an iterator")
+            with self.described():
+                self.extent(it.extent, "the extent of an iterator")
             self.declare_var(it.var, it)
             limits, size = self.exact(binding) if self.certain else None, as_int(it.extent)
             if s.predicate or limits is None or size is None:
@@ -242,7 +243,7 @@ class Verifier(Expressions):
             self.fail(f"the signature of block {s.name} names {r.buffer.name}, not declared here")
         if len(r.ranges) != len(r.buffer.shape):
             self.fail(f"the signature of block {s.name} gives {r.buffer.name} {len(r.ranges)} ranges")
-        with self.guarded():
+        with self.described():
             for start, extent in r.ranges:
                 self.expr(start, "the start of a region", "integer")
                 self.extent(extent, "the size of a region")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
+import mmap
 import re
 from textwrap import dedent, indent
 from typing import Any
@@ -15,6 +18,8 @@ from metaschedule.runtime import Executable
 from metaschedule.script import parse
 from metaschedule.target import resolve
 
+PAGE = mmap.PAGESIZE
+LIBC = ctypes.CDLL(None)
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
@@ -37,16 +42,39 @@ def outputs(results: Any) -> list[np.ndarray]:
     return list(results) if isinstance(results, tuple) else [results]
 
 
+def fenced(shape: tuple[int, ...], dtype: np.dtype, after: bool) -> np.ndarray:
+    """An array with a page that may not be touched right after it (or right before it)."""
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
+        return np.empty(shape, dtype)
+    room = -(-size // PAGE) * PAGE
+    memory = mmap.mmap(-1, room + PAGE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if LIBC.mprotect(ctypes.c_void_p(address + room if after else address), PAGE, 0):
+        raise OSError("mprotect failed")
+    offset = room - size if after else PAGE
+    return np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape)
+
+
 def run(exe: Executable, *inputs: np.ndarray) -> list[np.ndarray]:
-    """The results, computed into arrays (and in a workspace) that hold NaN or -1 before."""
-    filled: list[np.ndarray] = []
-    for spec in exe.outputs:
-        array = np.empty(spec.shape, numpy_dtype(spec.dtype))
-        array.reshape(-1).view(np.uint8)[:] = 1 if spec.dtype == "bool" else 0xFF
-        filled.append(array)
-    exe.fill_workspace()
-    exe(*inputs, *filled)
-    return filled
+    """The results, computed into arrays (and in a workspace) that hold NaN or -1 before. All arrays
+    lie next to a page that may not be touched: an access out of bounds is a segmentation fault."""
+    results: list[list[np.ndarray]] = []
+    for after in (False, True):
+        arrays: list[np.ndarray] = []
+        for array in inputs:
+            arrays.append(fenced(array.shape, array.dtype, after))
+            arrays[-1][...] = array
+        filled: list[np.ndarray] = []
+        for spec in exe.outputs:
+            filled.append(fenced(spec.shape, numpy_dtype(spec.dtype), after))
+            filled[-1].reshape(-1).view(np.uint8)[:] = 1 if spec.dtype == "bool" else 0xFF
+        exe.fill_workspace()
+        exe(*arrays, *filled)
+        results.append(filled)
+    for first, second in zip(*results, strict=True):
+        assert first.tobytes() == second.tobytes()
+    return results[0]
 
 
 def random_inputs(program: Program, seed: int = 0) -> list[np.ndarray]:

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 
 from metaschedule.interpreter import InterpreterError, interpret
 from metaschedule.ir import Program, is_float, numpy_dtype
+from metaschedule.target import resolve
 from tests.codegen.compiled import build, check, kernel, outputs, run
 from tests.codegen.variants import random_variant
 from tests.te.random_expressions import RandomExpression, random_expressions
+
+TARGETS = ["native", "native,vector_bytes=16"]
+if resolve("native").arch == "x86_64":
+    TARGETS += ["x86-64", "x86-64-v2"]
 
 
 @given(random_expressions())
@@ -39,7 +44,8 @@ def test_random_loops(case: RandomExpression, data: st.DataObject) -> None:
     variant = random_variant(data.draw, case.program)
     note(str(variant))
     case.check(tuple(outputs(interpret(variant, *case.inputs))))
-    case.check(tuple(run(build(variant), *case.inputs)))
+    target = data.draw(st.sampled_from(TARGETS))
+    case.check(tuple(run(build(variant, target=target), *case.inputs)))
 
 
 @st.composite

@@ -332,6 +332,16 @@ def test_workspace_is_reused() -> None:
     check(program)
 
 
+def test_buffers_that_share_their_room_may_alias() -> None:
+    """What LLVM is told never to alias must not."""
+    program = kernel("A[6000] -> C[6000]", CHAIN)
+    places = lower(program).places
+    first = {offset: b for b, offset in places.shared.items()}
+    assert {b.name for b in places.crowded} == {"B0", "B3"} or len(first) == 3
+    head = next(s for s in build(program).source("llvm").splitlines() if "void @main(" in s)
+    assert head.count("ptr noalias %b") == 4  # A, C, and the two with room of their own
+
+
 def test_workspace_in_a_loop_is_not_reused_too_early() -> None:
     """Inside a loop, what the last statement writes the first may read."""
     program = kernel("A[3000] -> C[3000]", """

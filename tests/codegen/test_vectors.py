@@ -204,6 +204,10 @@ CARRIED = {
     "swap": "B[v], C[v] = C[v] + A[v], B[v]",
     "largest and where": """
         S[0], D[0] = T.select(A[v] > S[0], A[v], S[0]), T.select(A[v] > S[0], 1.0 * v, D[0])""",
+    "scatter after a loop": """
+        for k in range(4):
+            C[v] = C[v] * 2.0 + A[k]
+        B[I[v]] = C[v] + A[v]""",
     "while": """
         while B[v] < A[v]:
             B[v] = B[v] + 1.0""",

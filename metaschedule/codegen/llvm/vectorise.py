@@ -81,13 +81,14 @@ def has_independent_lanes(loop: For, domain: Domain) -> bool:
         elif isinstance(s, TupleStore):
             tuples.update(s.stores)
         read |= {x.buffer for e in own_expressions(s) for x in subexpressions(e) if type(x) is Load}
+    repeated = {t for f in inner for t in walk(f.body)}
     guarded = {t for s in walk(loop.body) if isinstance(s, If) for t in walk((*s.then, *s.orelse))}
     for buffer, group in stores.items():
         first = group[0]
         if any(not same_indices(s.indices, first.indices) for s in group):
             return False
         if any(mentions(i, lane) for i in first.indices):
-            alone = len(group) == 1 and buffer not in read and not inner
+            alone = len(group) == 1 and buffer not in read and first not in repeated
             if not alone and not lanes_apart(first.indices, loop, inner, set(stores), domain):
                 return False
         elif reduction_term(first) is None or first in tuples:
@@ -121,9 +122,7 @@ def lanes_apart(
     return mapped is not None and mapped.injective
 
 
-def coefficients(
-    e: Expr, moving: dict[Var, int | None], stored: set[object]
-) -> dict[Var, int] | None:
+def coefficients(e: Expr, moving: dict[Var, int | None], stored: set[object]) -> dict[Var, int] | None:
     """The factors of the moving variables in `e`, the rest of which stands still; None if not linear."""
     if isinstance(e, Var):
         return {e: 1} if e in moving else {}

@@ -76,9 +76,7 @@ class Flatten(Substitute):
 def reads_own_writes(e: Expr, block: Block) -> bool:
     """Whether the block stores into a buffer that `e` reads."""
     loaded = {x.buffer for x in subexpressions(e) if isinstance(x, Load)}
-    return bool(loaded) and any(
-        isinstance(s, Store) and s.buffer in loaded for s in walk(block)
-    )
+    return bool(loaded) and any(isinstance(s, Store) and s.buffer in loaded for s in walk(block))
 
 
 def guarded(cond: Expr, body: Body) -> Body:

@@ -26,6 +26,7 @@ class Places:
     tables: list[Buffer] = field(default_factory=list)
     shared_bytes: int = 0
     private_bytes: int = 0
+    crowded: set[Buffer] = field(default_factory=set)  # whose room another buffer has before or after
 
     @property
     def shared_stride(self) -> int:
@@ -46,6 +47,7 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
     places = Places()
     shared: list[tuple[Buffer, tuple[int, int]]] = []
     private: list[tuple[Buffer, tuple[int, int]]] = []
+    owners: dict[Buffer, For] = {}
     for b in program.allocs:
         if b.data is not None:
             places.tables.append(b)
@@ -59,11 +61,26 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
             elif loop is None:
                 shared.append((b, lifetime(uses[b], program.body, 0)))
             else:
+                owners[b] = loop
                 depth = uses[b][0].path.index(loop) + 1
                 private.append((b, lifetime(uses[b], loop.body, depth)))
     places.shared, places.shared_bytes = arrange(shared, item_bytes)
     places.private, places.private_bytes = arrange(private, item_bytes)
+    places.crowded = crowded(places.shared, item_bytes)
+    for loop in owners.values():  # a function has one parallel loop
+        own = {b: at for b, at in places.private.items() if owners[b] is loop}
+        places.crowded |= crowded(own, item_bytes)
     return places
+
+
+def crowded(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> set[Buffer]:
+    """The buffers that overlap with another one in memory."""
+    ends = {b: at + b.size * item_bytes[b.dtype] for b, at in offsets.items()}
+    return {
+        b
+        for b, at in offsets.items()
+        if any(at < ends[c] and other < ends[b] for c, other in offsets.items() if c is not b)
+    }
 
 
 def parallel_loop(group: list[Access]) -> For | None:

@@ -80,4 +80,4 @@ class _Simplify(Rewriter):
 
 
 def _is_worth_it(e: Expr) -> bool:
-    return isinstance(e, Binary) and e.op in ("//", "%", "min", "max") or isinstance(e, Select)
+    return (isinstance(e, Binary) and e.op in ("//", "%", "min", "max")) or isinstance(e, Select)

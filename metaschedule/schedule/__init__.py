@@ -1,0 +1,6 @@
+"""The probabilistic language: schedules, primitives, distributions, traces."""
+
+from .distribution import Distribution, distribution
+from .primitive.base import BlockRV, ExprRV, LoopRV, Primitive, primitive
+from .schedule import Schedule
+from .trace import Instruction, Trace, TraceError

@@ -1,0 +1,84 @@
+"""Whether the instances of a block may run in another order.
+
+An instance is one point of the block's iterators. What one instance writes, another may see, unless
+
+- every element that is written belongs to one point of the spatial iterators, and is read (if at all) only
+  by the instances that write it; and
+- instances that share elements (they differ in reduction iterators only) combine them by an operation in
+  which order does not matter, or keep their order.
+"""
+
+from __future__ import annotations
+
+from ...arith import iteration_map
+from ...errors import ScheduleError
+from ...ir import Block, Load, Store, Var, as_int, expressions, free_vars, same_expr, walk
+from ..state import State
+from .reducers import find_reducer
+
+
+def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:
+    """Raises unless the blocks below may run with the loops `before` in the order `after`."""
+    for child in s.statements_below(before[-1]):
+        if isinstance(child, Var):
+            continue
+        if not isinstance(child, str):
+            raise ScheduleError(
+                "there is a statement outside of any block, whose order may matter",
+                marks={before[-1]: "it is in this loop"},
+                help="put it in a block",
+            )
+        check_block(s, s.nodes[child], before, after)
+
+
+def check_block(s: State, block: Block, before: list[Var], after: list[Var]) -> None:
+    why = order_matters(s, block)
+    if why:
+        raise ScheduleError(
+            f"the order of the instances of block {block.name!r} may matter: {why}", marks={block.name: why}
+        )
+    if find_reducer(block) is not None:
+        return
+    reducing = {
+        leaf
+        for it, binding in zip(block.iters, block.bindings, strict=True)
+        if it.kind == "reduce"
+        for var in free_vars(binding)
+        for leaf in s.leaves(var)
+    }
+    kept = zip([v for v in before if v in reducing], [v for v in after if v in reducing], strict=True)
+    if any(a is not b for a, b in kept):
+        raise ScheduleError(
+            f"block {block.name!r} does not reduce by an operation that is known to commute",
+            marks={block.name: "its reduction loops must keep their order"},
+            help="sum, prod, min, max and their tuples commute",
+        )
+
+
+def order_matters(s: State, block: Block) -> str | None:
+    """Why instances with different spatial iterators may depend on each other; None if they do not."""
+    if s.children[block.name]:
+        return "it has blocks inside"
+    spatial = {it.var: as_int(it.extent) for it in block.iters if it.kind == "spatial"}
+    stores = [x for x in walk((*block.init, *block.body)) if isinstance(x, Store)]
+    if not stores:
+        return "it stores nothing that could be seen"
+    for store in stores:
+        first = next(x for x in stores if x.buffer is store.buffer)
+        if not all(map(same_expr, first.indices, store.indices)):
+            return f"it stores to several elements of {store.buffer.name}"
+        used = {v for index in store.indices for v in free_vars(index)}
+        known = {v: n for v, n in spatial.items() if n is not None and n != 1}
+        if not used <= set(spatial):
+            return f"where it stores to {store.buffer.name} depends on more than its spatial iterators"
+        if not set(known) <= used or len(known) < len([n for n in spatial.values() if n != 1]):
+            return f"several instances store to the same element of {store.buffer.name}"
+        mapped = iteration_map(store.indices, {v: n for v, n in spatial.items() if n is not None})
+        if mapped is None or not mapped.injective:
+            return f"several instances may store to the same element of {store.buffer.name}"
+    for e in expressions((*block.init, *block.body)):
+        if isinstance(e, Load):
+            mine = next((x for x in stores if x.buffer is e.buffer), None)
+            if mine is not None and not all(map(same_expr, e.indices, mine.indices)):
+                return f"it reads elements of {e.buffer.name} that other instances store"
+    return None

@@ -1,0 +1,111 @@
+"""What a primitive is: a small class whose fields are its operands.
+
+`check` reads the state and raises `ScheduleError` or gives a plan; `apply` carries the plan out and
+cannot fail. Everything else comes from the fields: the text and the JSON of an instruction, replay,
+`Schedule.can`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from ..state import State
+
+
+class Handle:
+    """Stands for a loop, a block or a drawn number in every schedule that made it."""
+
+    __slots__ = ("number",)
+    letter: ClassVar[str] = "x"
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"{self.letter}{self.number}"
+
+
+class LoopRV(Handle):
+    __slots__ = ()
+    letter = "l"
+
+
+class BlockRV(Handle):
+    __slots__ = ()
+    letter = "b"
+
+
+class ExprRV(Handle):
+    """A number drawn by a sampling primitive."""
+
+    __slots__ = ()
+    letter = "v"
+
+
+class Primitive:
+    """Base of all primitives. `op` is the name in traces and of the method of `Schedule`."""
+
+    __slots__ = ()
+    op: ClassVar[str]
+    names: ClassVar[tuple[str, ...]]  # of the fields
+
+    def check(self, s: State) -> Any:
+        """What `apply` needs to know; raises `ScheduleError` if the step would be wrong."""
+        raise NotImplementedError
+
+    def apply(self, s: State, plan: Any) -> tuple[Any, ...]:
+        """Edit the state; gives what the output handles stand for."""
+        raise NotImplementedError
+
+    def operands(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.names])
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.op}({', '.join(f'{name}={value!r}' for name, value in zip(self.names, self.operands()))})"
+        )
+
+
+class Steps:
+    """Base of the families of methods that make up `Schedule`: one typed method per primitive."""
+
+    state: State
+
+    def run(self, primitive: Primitive) -> tuple[Any, ...]:
+        """Check a primitive, carry it out, record it; gives the handles of its results."""
+        raise NotImplementedError
+
+    def sample(self, distribution: Any, decision: Any = None) -> tuple[Any, ...]:
+        """Draw from a distribution, or take a decision; gives the handles of the numbers."""
+        raise NotImplementedError
+
+
+REGISTRY: dict[str, type[Primitive]] = {}
+P = TypeVar("P", bound=type)
+
+
+@dataclass_transform()
+def primitive(op: str) -> Callable[[P], P]:
+    """Register a class as the primitive `op`: the one place where its name is spelled."""
+
+    def register(cls: P) -> P:
+        made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
+        made.op = op
+        made.names = tuple(f.name for f in fields(made))
+        if op in REGISTRY:
+            raise ValueError(f"primitive {op!r} is registered already")
+        REGISTRY[op] = made
+        return made
+
+    return register
+
+
+def mapped(value: Any, f: Callable[[Handle], Any]) -> Any:
+    """An operand with its handles replaced."""
+    if isinstance(value, Handle):
+        return f(value)
+    if isinstance(value, (tuple, list)):
+        return tuple([mapped(v, f) for v in value])
+    return value

@@ -1,0 +1,254 @@
+"""Primitives that reshape loop nests: split, fuse, reorder, add_unit_loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ScheduleError
+from ...ir import Const, Expr, For, Var, as_int, binary, const, free_vars
+from ..analysis.reordering import check_reorderable
+from ..state import Part, Split, State
+from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
+
+
+def check_plain(loop: For, what: str) -> None:
+    """A loop that has been given a kind or notes says something about the loop as it is."""
+    if loop.kind != "serial":
+        raise ScheduleError(
+            f"the loop over {loop.var.name} is {loop.kind} already",
+            marks={loop.var: loop.kind},
+            help=f"{what} before parallel, vectorize, unroll and bind",
+        )
+    if loop.annotations:
+        raise ScheduleError(
+            f"the loop over {loop.var.name} has annotations",
+            marks={loop.var: "annotated"},
+            help=f"{what} before annotating, or unannotate",
+        )
+
+
+@dataclass(slots=True)
+class SplitPlan:
+    loop: For
+    extents: tuple[Expr, ...]
+    guarded: bool
+
+
+@primitive("split")
+class SplitLoop(Primitive):
+    """Cut a loop into nested loops.
+
+    rewrite:   for i in range(128): S[i]
+          -->  for i_0 in range(22): for i_1 in range(6): if i_0 * 6 + i_1 < 128: S[i_0 * 6 + i_1]
+    requires:  1. the loop is serial and not annotated
+               2. factors are positive; at most one is None and is worked out, rounding up
+               3. without None, their product is at least the extent
+    The test is left out where the factors are numbers that divide the extent; with sampled factors it always
+    stays, so that the structure does not depend on what was drawn (lowering drops it where it can).
+    """
+
+    loop: LoopRV
+    factors: tuple[int | ExprRV | None, ...]
+
+    def check(self, s: State) -> SplitPlan:
+        loop = s.loop(self.loop)
+        check_plain(loop, "split")
+        if not self.factors:
+            raise ScheduleError("split needs at least one factor")
+        sampled = any(isinstance(f, ExprRV) for f in self.factors)
+        numbers = [None if f is None else s.number(f) for f in self.factors]
+        if numbers.count(None) > 1:
+            raise ScheduleError("more than one factor is None", help="leave one factor to be worked out")
+        if any(n is not None and n < 1 for n in numbers):
+            raise ScheduleError(f"factors must be positive, got {numbers}", marks={loop.var: "to be split"})
+        known = math.prod(n for n in numbers if n is not None)
+        extent = as_int(loop.extent)
+        if None in numbers:
+            outer = const(-(-extent // known)) if extent is not None else (loop.extent + (known - 1)) // known
+        else:
+            outer = None
+            if extent is None:
+                raise ScheduleError(
+                    "the extent of the loop is not a constant",
+                    marks={loop.var: "its extent is an expression"},
+                    help="leave one factor None: it is worked out when the program runs",
+                )
+            if known < extent:
+                raise ScheduleError(
+                    f"the factors cover {known} of {extent} iterations",
+                    marks={loop.var: f"{extent} iterations"},
+                    help="make one factor None or larger",
+                )
+        extents = tuple(outer if n is None else const(n) for n in numbers)
+        exact = extent is not None and known * (as_int(outer) or 0 if outer is not None else 1) == extent
+        return SplitPlan(loop, extents, sampled or not exact)  # pyright: ignore[reportArgumentType]
+
+    def apply(self, s: State, plan: SplitPlan) -> tuple[Any, ...]:
+        old = plan.loop.var
+        digits = tuple(Var(f"{old.name}_{n}") for n in range(len(plan.extents)))
+        body = s.children[old]
+        loops = [For(v, e, ()) for v, e in zip(digits, plan.extents, strict=True)]
+        s.replace(old, [digits[0]])
+        s.nest(loops, body)
+        s.definitions[old] = Split(digits)
+        if plan.guarded:
+            s.guard(digits[-1], binary("<", old, plan.loop.extent))
+        return digits
+
+
+@primitive("fuse")
+class Fuse(Primitive):
+    """Make one loop of nested ones.
+
+    rewrite:   for i in range(n): for j in range(m): S[i, j]
+          -->  for i_j in range(n * m): S[i_j // m, i_j % m]
+    requires:  1. each loop is the whole body of the one before
+               2. all are serial and not annotated
+               3. no extent depends on the loops that are fused
+    """
+
+    loops: tuple[LoopRV, ...]
+
+    def check(self, s: State) -> list[For]:
+        loops = [s.loop(h) for h in self.loops]
+        if not loops:
+            raise ScheduleError("fuse needs at least one loop")
+        for outer, inner in zip(loops, loops[1:]):
+            if not s.is_only_child(inner.var, of=outer.var):
+                raise ScheduleError(
+                    "the two loops are not perfectly nested",
+                    marks={outer.var: "outer", inner.var: "inner"},
+                    help="`inner` must be the whole body of `outer`: reorder first",
+                )
+        for loop in loops:
+            check_plain(loop, "fuse")
+            used = {leaf for v in free_vars(loop.extent) for leaf in s.leaves(v)}
+            if any(other.var in used for other in loops):
+                raise ScheduleError(
+                    "the extent depends on a loop that is to be fused",
+                    marks={loop.var: f"its extent is {loop.extent}"},
+                )
+        return loops
+
+    def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
+        digits = tuple(loop.var for loop in plan)
+        fused = Var("_".join(v.name for v in digits))
+        extent: Expr = const(1)
+        for loop in plan:
+            extent = extent * loop.extent
+        body = s.children[digits[-1]]
+        s.replace(digits[0], [fused])
+        for var in digits[1:]:
+            s.forget(var)
+        s.nest([For(fused, extent, ())], body)
+        for n, var in enumerate(digits):
+            s.definitions[var] = Part(fused, digits, n)
+        return (fused,)
+
+
+@primitive("reorder")
+class Reorder(Primitive):
+    """Change the order of nested loops; loops between them that are not named keep their places.
+
+    rewrite:   for i: for j: for k: S[i, j, k]
+          -->  for k: for i: for j: S[i, j, k]
+    requires:  1. the loops lie on one chain in which every loop is the whole body of the one before
+               2. no loop moves outside of one that its extent depends on
+               3. instances of the blocks below may run in another order (see `check_reorderable`)
+    """
+
+    loops: tuple[LoopRV, ...]
+
+    def check(self, s: State) -> tuple[list[Var], list[Var]]:
+        wanted = [s.loop(h).var for h in self.loops]
+        if not wanted or len(set(wanted)) != len(wanted):
+            raise ScheduleError("reorder needs different loops, at least one")
+        chain = self.chain(s, wanted)
+        places = iter(wanted)
+        named = set(wanted)
+        order = [next(places) if v in named else v for v in chain]
+        for at, var in enumerate(order):
+            for used in free_vars(s.extents[var]):
+                late = [v for v in order[at:] if v in set(s.leaves(used))]
+                if late:
+                    raise ScheduleError(
+                        f"the extent of {var.name} depends on {late[0].name}, which would be inside of it",
+                        marks={var: f"its extent is {s.extents[var]}"},
+                    )
+        check_reorderable(s, chain, order)
+        return chain, order
+
+    def chain(self, s: State, wanted: list[Var]) -> list[Var]:
+        """The loops from the outermost to the innermost of the wanted ones."""
+        depth = {v: len(s.loops_around(v)) for v in wanted}
+        inner = max(wanted, key=lambda v: depth[v])
+        outer = min(wanted, key=lambda v: depth[v])
+        path = [*s.loops_around(inner), inner]
+        missing = [v for v in wanted if v not in set(path)]
+        if missing:
+            raise ScheduleError(
+                "the loops are not nested in each other",
+                marks={inner: "not inside the other", missing[0]: "not around it"},
+            )
+        chain = path[depth[outer] :]
+        for above, below in zip(chain, chain[1:]):
+            if not s.is_only_child(below, of=above):
+                raise ScheduleError(
+                    "the loops are not perfectly nested",
+                    marks={above: "has more in its body", below: "than this loop"},
+                    help="move the other statements away first (compute_at, decompose_reduction)",
+                )
+        return chain
+
+    def apply(self, s: State, plan: tuple[list[Var], list[Var]]) -> tuple[Any, ...]:
+        chain, order = plan
+        body = s.children[chain[-1]]
+        parent = s.parent[chain[0]]
+        siblings = [order[0] if c is chain[0] else c for c in s.children[parent]]
+        s.set_children(parent, siblings)
+        for above, below in zip(order, order[1:]):
+            s.set_children(above, [below])
+        s.set_children(order[-1], body)
+        return ()
+
+
+@primitive("add_unit_loop")
+class AddUnitLoop(Primitive):
+    """Put a loop of one iteration around a block or loop.
+
+    rewrite:   S  -->  for u in range(1): S
+    """
+
+    target: BlockRV | LoopRV
+
+    def check(self, s: State) -> Any:
+        return s.block(self.target).name if isinstance(self.target, BlockRV) else s.loop(self.target).var
+
+    def apply(self, s: State, plan: Any) -> tuple[Any, ...]:
+        unit = Var("u")
+        parent = s.parent[plan]
+        siblings = [unit if c is plan else c for c in s.children[parent]]
+        s.nest([For(unit, Const(1, "int64"), ())], [plan])
+        s.set_children(parent, siblings)
+        return (unit,)
+
+
+class LoopSteps(Steps):
+    def split(self, loop: LoopRV, factors: Sequence[int | ExprRV | None]) -> list[LoopRV]:
+        """Cut a loop into nested loops, outermost first; see `SplitLoop`."""
+        return list(self.run(SplitLoop(loop, tuple(factors))))
+
+    def fuse(self, *loops: LoopRV) -> LoopRV:
+        """Make one loop of nested ones; see `Fuse`."""
+        return self.run(Fuse(loops))[0]
+
+    def reorder(self, *loops: LoopRV) -> None:
+        """Change the order of nested loops; see `Reorder`."""
+        self.run(Reorder(loops))
+
+    def add_unit_loop(self, target: BlockRV | LoopRV) -> LoopRV:
+        """Put a loop of one iteration around a block or loop."""
+        return self.run(AddUnitLoop(target))[0]

@@ -1,0 +1,122 @@
+"""Primitives that look: they change nothing and give handles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import ScheduleError
+from ...ir import Block
+from ..state import ROOT, Key, State
+from .base import BlockRV, LoopRV, Primitive, Steps, primitive
+
+
+@primitive("get_block")
+class GetBlock(Primitive):
+    """The block of a name.
+
+    requires:  1. there is a block of that name
+    A trace also keeps the block's place in the program (`index`), so that it replays on a program of the same
+    structure whose blocks are called something else.
+    """
+
+    name: str
+    index: int | None = None
+
+    def check(self, s: State) -> str:
+        found = s.find_block(self.name)
+        if found is None and self.index is not None:
+            names = [k for k in s.nodes if isinstance(k, str)]
+            found = names[self.index] if self.index < len(names) else None
+        if found is None:
+            names = ", ".join(repr(k) for k in s.nodes if isinstance(k, str))
+            raise ScheduleError(f"there is no block {self.name!r}", help=f"blocks here: {names}")
+        return found
+
+    def apply(self, s: State, plan: str) -> tuple[Any, ...]:
+        return (plan,)
+
+
+@primitive("get_loops")
+class GetLoops(Primitive):
+    """The loops around a block, outermost first, up to the block that it is in."""
+
+    block: BlockRV
+
+    def check(self, s: State) -> list[Any]:
+        return list(s.loops_around(s.block(self.block).name))
+
+    def apply(self, s: State, plan: list[Any]) -> tuple[Any, ...]:
+        return tuple(plan)
+
+
+@primitive("get_child_blocks")
+class GetChildBlocks(Primitive):
+    """The blocks in the body of a block or loop, in program order; not the blocks inside those."""
+
+    target: BlockRV | LoopRV
+
+    def check(self, s: State) -> list[str]:
+        key: Key = s.block(self.target).name if isinstance(self.target, BlockRV) else s.loop(self.target).var
+        return s.blocks_below(key)
+
+    def apply(self, s: State, plan: list[str]) -> tuple[Any, ...]:
+        return tuple(plan)
+
+
+@primitive("get_producers")
+class GetProducers(Primitive):
+    """The blocks that write what a block reads, in program order."""
+
+    block: BlockRV
+
+    def check(self, s: State) -> list[str]:
+        block = s.block(self.block)
+        read = {r.buffer for r in block.reads}
+        return [b.name for b in siblings(s, block) if any(w.buffer in read for w in b.writes)]
+
+    def apply(self, s: State, plan: list[str]) -> tuple[Any, ...]:
+        return tuple(plan)
+
+
+@primitive("get_consumers")
+class GetConsumers(Primitive):
+    """The blocks that read what a block writes, in program order."""
+
+    block: BlockRV
+
+    def check(self, s: State) -> list[str]:
+        block = s.block(self.block)
+        written = {r.buffer for r in block.writes}
+        return [b.name for b in siblings(s, block) if any(r.buffer in written for r in b.reads)]
+
+    def apply(self, s: State, plan: list[str]) -> tuple[Any, ...]:
+        return tuple(plan)
+
+
+def siblings(s: State, block: Block) -> list[Block]:
+    """The other blocks of the scope that a block is in, in program order."""
+    names = s.blocks_below(s.scope(block.name) or ROOT)
+    return [s.nodes[name] for name in names if name is not block.name]
+
+
+class QuerySteps(Steps):
+    def get_block(self, name: str) -> BlockRV:
+        """The block of a name."""
+        names = [k for k in self.state.nodes if isinstance(k, str)]
+        return self.run(GetBlock(name, names.index(name) if name in names else None))[0]
+
+    def get_loops(self, block: BlockRV) -> list[LoopRV]:
+        """The loops around a block, outermost first."""
+        return list(self.run(GetLoops(block)))
+
+    def get_child_blocks(self, target: BlockRV | LoopRV) -> list[BlockRV]:
+        """The blocks in the body of a block or loop."""
+        return list(self.run(GetChildBlocks(target)))
+
+    def get_producers(self, block: BlockRV) -> list[BlockRV]:
+        """The blocks that write what a block reads."""
+        return list(self.run(GetProducers(block)))
+
+    def get_consumers(self, block: BlockRV) -> list[BlockRV]:
+        """The blocks that read what a block writes."""
+        return list(self.run(GetConsumers(block)))

@@ -1,0 +1,155 @@
+"""`Schedule`: a program being transformed, step by step, every step recorded."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from rich.console import Console
+from rich.syntax import Syntax
+
+from ..errors import ScheduleError
+from ..ir import Block, For, Program, Var, walk
+from .distribution import Decision, Distribution
+from .primitive.base import BlockRV, ExprRV, Handle, LoopRV, Primitive
+from .primitive.blockize import BlockizeSteps
+from .primitive.cache import CacheSteps
+from .primitive.inline import InlineSteps
+from .primitive.kinds import KindSteps
+from .primitive.layout import LayoutSteps
+from .primitive.location import LocationSteps
+from .primitive.loops import LoopSteps
+from .primitive.padding import PaddingSteps
+from .primitive.partition import PartitionSteps
+from .primitive.query import QuerySteps
+from .primitive.reduction import ReductionSteps
+from .sampling import SamplingSteps
+from .state import State
+from .trace import Instruction, Trace
+
+
+class Schedule(
+    QuerySteps,
+    SamplingSteps,
+    LoopSteps,
+    KindSteps,
+    PartitionSteps,
+    LocationSteps,
+    InlineSteps,
+    PaddingSteps,
+    CacheSteps,
+    ReductionSteps,
+    BlockizeSteps,
+    LayoutSteps,
+):
+    """A program and what was done to it.
+
+    >>> import metaschedule as ms
+    >>> sch = ms.Schedule(ms.workloads.create("GMM", b=1, n=8, m=8, k=8))
+    >>> b, i, j, k = sch.get_loops(sch.get_block("matmul"))
+    >>> i0, i1 = sch.split(i, [None, 3])
+    >>> sch.reorder(i0, k, i1)
+    """
+
+    def __init__(self, program: Program, seed: int | random.Random = 0) -> None:
+        if not isinstance(program, Program):
+            raise TypeError(f"Schedule takes a Program, got {type(program).__name__}")
+        self.state = State(program)
+        self.rng = seed if isinstance(seed, random.Random) else random.Random(seed)
+        self._instructions: list[Instruction] = []
+        self._handles = 0
+
+    # --- looking ---
+
+    @property
+    def program(self) -> Program:
+        """The program as it is now."""
+        return self.state.program
+
+    @property
+    def trace(self) -> Trace:
+        """What was done so far."""
+        return Trace(tuple(self._instructions), self.state.original)
+
+    def fork(self) -> Schedule:
+        """An independent copy: handles are good in both; random draws of the two differ, yet the seed fixes
+        both."""
+        new = object.__new__(Schedule)
+        new.state = self.state.fork()
+        new.rng = random.Random(self.rng.getrandbits(64))
+        new._instructions = list(self._instructions)
+        new._handles = self._handles
+        return new
+
+    def get(self, handle: Handle) -> Any:
+        """What a handle stands for: a `For`, a `Block` or a number."""
+        if isinstance(handle, LoopRV):
+            return self.state.loop(handle)
+        return self.state.block(handle) if isinstance(handle, BlockRV) else self.state.number(handle)
+
+    def show(self) -> None:
+        """Print the program with colours, in a terminal or a notebook."""
+        Console().print(Syntax(str(self.program), "python", theme="ansi_light", word_wrap=True))
+
+    def can(self, primitive: Primitive) -> bool:
+        """Whether a step would be legal."""
+        try:
+            primitive.check(self.state)
+        except ScheduleError:
+            return False
+        return True
+
+    # --- running ---
+
+    def run(self, primitive: Primitive) -> tuple[Any, ...]:
+        """Check a primitive, carry it out, record it; gives the handles of its results."""
+        plan = self._checked(primitive)
+        results = primitive.apply(self.state, plan)
+        if not primitive.op.startswith("get_"):
+            self.state.printed = None
+        return self._record(primitive, results, None)
+
+    def sample(self, distribution: Distribution, decision: Decision = None) -> tuple[Any, ...]:
+        """Draw from a distribution, or take a decision; gives the handles of the numbers."""
+        try:
+            concrete = distribution.at(self.state)
+            if decision is None:
+                decision = concrete.draw(self.rng)
+            elif not concrete.valid(decision):
+                raise ScheduleError(f"{decision!r} is no decision of {concrete!r}")
+        except ScheduleError as error:
+            raise self._attached(error, distribution) from None
+        return self._record(distribution, concrete.outcome(self.state, decision), decision)
+
+    def _checked(self, primitive: Primitive) -> Any:
+        try:
+            return primitive.check(self.state)
+        except ScheduleError as error:
+            raise self._attached(error, primitive) from None
+
+    def _attached(self, error: ScheduleError, primitive: Primitive) -> ScheduleError:
+        state = self.state.fork()
+
+        def locate() -> tuple[Program, dict[Any, Any]]:
+            program = state.program
+            nodes: dict[Any, Any] = {}
+            for s in walk(program):
+                if isinstance(s, For):
+                    nodes[s.var] = s
+                elif isinstance(s, Block):
+                    nodes[s.name] = s
+            return program, nodes
+
+        error.attach(repr(primitive), locate)
+        return error
+
+    def _record(self, primitive: Primitive, results: tuple[Any, ...], decision: Decision) -> tuple[Any, ...]:
+        handles: list[Handle] = []
+        for result in results:
+            kind = LoopRV if isinstance(result, Var) else BlockRV if isinstance(result, str) else ExprRV
+            handle = kind(self._handles)
+            self._handles += 1
+            self.state.values[handle] = result
+            handles.append(handle)
+        self._instructions.append(Instruction(primitive, tuple(handles), decision))
+        return tuple(handles)

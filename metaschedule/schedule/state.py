@@ -1,0 +1,333 @@
+"""The state of a schedule: the tree of loops and blocks, kept flat so that edits are local.
+
+Every loop is an entry under its variable, every block under its name, every other statement under a
+number; `children` and `parent` are the tree. `For` and `Block` records have empty bodies where the tree
+has children. Records are never changed, only replaced, so a fork copies a few dictionaries.
+
+Splitting and fusing leave bindings alone. The variable of a loop that is gone stays in the bindings
+and gets a *definition*: `Split` (a number whose digits are the new loops) or `Part` (a digit of the fused
+loop). `resolve` puts definitions in; `program` does so for the whole tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..arith import Domain, simplify
+from ..errors import ScheduleError
+from ..ir import (
+    Block,
+    Body,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Program,
+    Stmt,
+    Substitute,
+    Var,
+    as_int,
+    binary,
+    blocks,
+    changed,
+    const,
+)
+
+# Keys are compared with `is`: `==` on a Var builds an expression. So a name is always the object that is in
+# the tables; `find_block` gives it.
+Key = Var | str | int
+ROOT = ""  # the key of the program itself, whose children are the top-level statements
+
+
+@dataclass(slots=True, eq=False)
+class Split:
+    """The variable is the number with these digits, the first the most significant."""
+
+    digits: tuple[Var, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """The variable is digit `index` of `whole`, whose digits were `digits`."""
+
+    whole: Var
+    digits: tuple[Var, ...]
+    index: int
+
+
+class State:
+    """What a schedule edits. Only `Schedule` makes one; primitives read and write it."""
+
+    __slots__ = (
+        "allocs", "children", "counter", "definitions", "extents", "nodes", "original", "parent",
+        "printed", "values",
+    )  # fmt: skip
+
+    def __init__(self, program: Program) -> None:
+        self.original = program
+        self.allocs: tuple[Buffer, ...] = program.allocs
+        self.nodes: dict[Key, Any] = {}
+        self.children: dict[Key, tuple[Key, ...]] = {}
+        self.parent: dict[Key, Key] = {}
+        self.definitions: dict[Var, Split | Part] = {}
+        self.extents: dict[Var, Expr] = {}  # of loops and of variables that have a definition
+        self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
+        self.counter = 0
+        self.printed: Program | None = program
+        self.put(ROOT, program.body)
+
+    def fork(self) -> State:
+        """A copy that shares every record."""
+        new = object.__new__(State)
+        new.original, new.allocs, new.counter = self.original, self.allocs, self.counter
+        new.printed = self.printed
+        new.nodes, new.children = self.nodes.copy(), self.children.copy()
+        new.parent, new.values = self.parent.copy(), self.values.copy()
+        new.definitions, new.extents = self.definitions.copy(), self.extents.copy()
+        return new
+
+    # --- from and to programs ---
+
+    def put(self, parent: Key, body: Body) -> None:
+        """Make `body` the children of `parent`."""
+        self.set_children(parent, [self.add(s) for s in body])
+
+    def add(self, s: Stmt) -> Key:
+        """Enter a statement with everything below it; gives its key."""
+        if isinstance(s, For):
+            key: Key = s.var
+            self.nodes[key] = changed(s, body=())
+            self.extents[s.var] = s.extent
+            self.put(key, s.body)
+        elif isinstance(s, Block):
+            key = self.fresh_block_name(s.name)
+            nested = bool(blocks(s.body))
+            self.nodes[key] = changed(s, name=key, body=() if nested else s.body)
+            self.put(key, s.body if nested else ())
+        else:
+            self.counter += 1
+            key = self.counter
+            within = isinstance(s, If) and not s.orelse and bool(blocks(s.then))
+            self.nodes[key] = changed(s, then=()) if isinstance(s, If) and within else s
+            self.put(key, s.then if isinstance(s, If) and within else ())
+        return key
+
+    def fresh_block_name(self, name: str) -> str:
+        base, count = name or "block", 0
+        name = base
+        while name in self.nodes:
+            count += 1
+            name = f"{base}_{count}"
+        return name
+
+    @property
+    def program(self) -> Program:
+        """The program as it is now, definitions put in."""
+        if self.printed is None:
+            body = self.build(ROOT, _Resolve(self), Domain())
+            self.printed = changed(self.original, body=body, allocs=self.allocs)
+        return self.printed
+
+    def build(self, key: Key, resolve: _Resolve, domain: Domain) -> Body:
+        """The statements under `key`."""
+        out: list[Stmt] = []
+        for child in self.children[key]:
+            node = self.nodes[child]
+            if isinstance(node, For):
+                extent = simplify(resolve.expr(node.extent), domain)
+                inside = domain.with_loop(node.var, extent)
+                out.append(changed(node, extent=extent, body=self.build(child, resolve, inside)))
+                continue
+            new: Any = resolve.stmt(node)
+            if isinstance(new, Block):
+                tests = [simplify(c, domain) for c in new.predicate]
+                new = changed(
+                    new,
+                    bindings=tuple(simplify(b, domain) for b in new.bindings),
+                    predicate=tuple(t for t in tests if not (isinstance(t, Const) and t.value)),
+                )
+            if self.children[child]:
+                below = self.build(child, resolve, Domain() if isinstance(new, Block) else domain)
+                new = changed(new, **{"body" if isinstance(new, Block) else "then": below})
+            out.append(new)
+        return tuple(out)
+
+    # --- definitions ---
+
+    def definition(self, var: Var) -> Expr | None:
+        """What a variable is in terms of others, or None for a loop's."""
+        known = self.definitions.get(var)
+        if known is None:
+            return None
+        if isinstance(known, Split):
+            value: Expr = const(0)
+            for digit in known.digits:
+                value = value * self.extents[digit] + digit
+            return value
+        stride: Expr = const(1)
+        for digit in known.digits[known.index + 1 :]:
+            stride = stride * self.extents[digit]
+        value = known.whole // stride
+        return value % self.extents[known.digits[known.index]] if known.index else value
+
+    def resolve(self, e: Expr) -> Expr:
+        """`e` in terms of the loops that exist."""
+        return _Resolve(self).expr(e)
+
+    def leaves(self, var: Var) -> Iterator[Var]:
+        """The loops that a variable depends on."""
+        known = self.definitions.get(var)
+        if known is None:
+            yield var
+        else:
+            for below in known.digits if isinstance(known, Split) else (known.whole,):
+                yield from self.leaves(below)
+
+    # --- reading ---
+
+    def ancestors(self, key: Key) -> Iterator[Key]:
+        """What encloses a node, from the inside out, without the root."""
+        key = self.parent[key]
+        while key is not ROOT:
+            yield key
+            key = self.parent[key]
+
+    def loops_around(self, key: Key) -> list[Var]:
+        """The loops around a node up to the enclosing block, outermost first."""
+        found: list[Var] = []
+        for above in self.ancestors(key):
+            if isinstance(above, str):
+                break
+            if isinstance(above, Var):
+                found.append(above)
+        return found[::-1]
+
+    def scope(self, key: Key) -> str:
+        """The block whose body a node is in; ROOT if none."""
+        return next((k for k in self.ancestors(key) if isinstance(k, str)), ROOT)
+
+    def blocks_below(self, key: Key) -> list[str]:
+        """The outermost blocks under a node, in program order."""
+        found: list[str] = []
+        for child in self.children[key]:
+            found += [child] if isinstance(child, str) else self.blocks_below(child)
+        return found
+
+    def statements_below(self, key: Key) -> Iterator[Key]:
+        """Everything under a node, in program order, not inside blocks."""
+        for child in self.children[key]:
+            yield child
+            if not isinstance(child, str):
+                yield from self.statements_below(child)
+
+    def find_block(self, name: str) -> str | None:
+        """The key of the block of that name."""
+        node = self.nodes.get(name)
+        return node.name if isinstance(node, Block) else None
+
+    def is_only_child(self, key: Key, of: Key) -> bool:
+        return len(self.children[of]) == 1 and self.children[of][0] is key
+
+    def loop(self, handle: Any) -> For:
+        """The loop that a handle stands for."""
+        key = self.values[handle]
+        if key not in self.nodes:
+            raise ScheduleError(f"the loop of {handle} is gone", help=self.fate(key))
+        return self.nodes[key]
+
+    def fate(self, var: Var) -> str:
+        known = self.definitions.get(var)
+        if isinstance(known, Split):
+            return f"it was split into {', '.join(v.name for v in known.digits)}: use those handles"
+        if isinstance(known, Part):
+            return f"it was fused into {known.whole.name}: use that handle"
+        return "it was removed: get the loops again with get_loops"
+
+    def block(self, handle: Any) -> Block:
+        """The block that a handle stands for."""
+        key = self.values[handle]
+        if key not in self.nodes:
+            raise ScheduleError(f"the block of {handle} ({key!r}) is gone", help="it was inlined or removed")
+        return self.nodes[key]
+
+    def number(self, value: Any) -> int:
+        """An integer operand: itself, or what a sampled value was drawn to be."""
+        return self.values[value] if not isinstance(value, int) else value
+
+    def fixed_extent(self, var: Var) -> int | None:
+        return as_int(self.extents[var])
+
+    def domain(self, key: Key) -> Domain:
+        """The loops around a node."""
+        domain = Domain()
+        for var in self.loops_around(key):
+            domain = domain.with_loop(var, self.resolve(self.extents[var]))
+        return domain
+
+    # --- writing ---
+
+    def set_children(self, key: Key, children: Iterable[Key]) -> None:
+        self.children[key] = tuple(children)
+        for child in self.children[key]:
+            self.parent[child] = key
+
+    def replace(self, old: Key, new: Iterable[Key]) -> None:
+        """Put other nodes in the place of one, which is forgotten."""
+        parent = self.parent[old]
+        siblings: list[Key] = []
+        for child in self.children[parent]:
+            siblings += list(new) if child is old else [child]
+        self.set_children(parent, siblings)
+        self.forget(old)
+
+    def forget(self, key: Key) -> None:
+        del self.nodes[key], self.children[key], self.parent[key]
+
+    def nest(self, loops: Iterable[For], body: Iterable[Key]) -> Var:
+        """Enter loops, each the only child of the one before, around nodes; gives the outermost."""
+        inner = list(body)
+        for loop in reversed(list(loops)):
+            self.nodes[loop.var] = loop
+            self.extents[loop.var] = loop.extent
+            self.set_children(loop.var, inner)
+            inner = [loop.var]
+        assert isinstance(inner[0], Var)
+        return inner[0]
+
+    def update(self, key: Key, **fields: Any) -> None:
+        """Replace fields of a record."""
+        self.nodes[key] = changed(self.nodes[key], **fields)
+
+    def guard(self, key: Key, cond: Expr) -> None:
+        """Let everything below a loop run only where `cond` holds."""
+        for child in self.children[key]:
+            node = self.nodes[child]
+            if isinstance(node, Block):
+                self.update(child, predicate=(*node.predicate, cond))
+            elif isinstance(node, For):
+                self.guard(child, cond)
+            elif isinstance(node, If):
+                self.update(child, cond=binary("and", node.cond, cond))
+            else:
+                self.nodes[child] = If(cond, (node,))
+
+
+class _Resolve(Substitute):
+    """Puts definitions in, each worked out once."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.known: dict[Var, Expr] = {}
+        super().__init__({})
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is not Var:
+            return super().expr(e)
+        found = self.known.get(e)
+        if found is None:
+            value = self.state.definition(e)
+            found = self.known[e] = e if value is None else self.expr(value)
+        return found

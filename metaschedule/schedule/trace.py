@@ -1,0 +1,336 @@
+"""Traces: straight-line records of what was done to a program, with the decisions that were drawn.
+
+A trace replays on any program of the same structure, with its decisions, with others, or with new ones drawn.
+It prints as Python that can be pasted after `sch = ms.Schedule(program)`, and goes through JSON. Loading one
+executes nothing: instructions are looked up by name and operands are plain data.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+
+from ..errors import ScheduleError
+from ..ir import Program, structural_hash
+from .distribution import Decision, Distribution
+from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive, mapped
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
+
+VERSION = 1
+HANDLES: dict[str, type[Handle]] = {h.letter: h for h in (BlockRV, LoopRV, ExprRV)}
+MOST_CHARACTERS = 10_000_000  # of JSON text
+MOST_INSTRUCTIONS = 100_000
+
+
+class TraceError(ValueError):
+    """A stored trace that cannot be read: what is wrong, and where."""
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    primitive: Primitive
+    outputs: tuple[Handle, ...]
+    decision: Decision = None  # of sampling primitives
+
+    @property
+    def is_sampling(self) -> bool:
+        return isinstance(self.primitive, Distribution)
+
+
+@dataclass(slots=True)
+class Step:
+    """One instruction of a trace with the program before and after it."""
+
+    text: str
+    before: Program
+    after: Program
+
+    def diff(self) -> str:
+        """What the instruction changed, as a unified diff of the two scripts; empty if nothing."""
+        lines = [str(p).splitlines() for p in (self.before, self.after)]
+        return "\n".join(list(difflib.unified_diff(*lines, lineterm="", n=2))[2:])
+
+
+class Trace:
+    """Instructions in order. Equal and hashed by the workload they were made on, instructions and decisions.
+
+    `program` is the program the trace was made on, if it is at hand; only its structural hash (`workload`) is
+    stored.
+    """
+
+    __slots__ = ("_workload", "instructions", "program")
+
+    def __init__(
+        self,
+        instructions: tuple[Instruction, ...] = (),
+        program: Program | None = None,
+        workload: str | None = None,
+    ) -> None:
+        self.instructions = instructions
+        self.program = program
+        self._workload = workload
+
+    @property
+    def workload(self) -> str | None:
+        """The structural hash of the program that the trace was made on."""
+        if self._workload is None and self.program is not None:
+            self._workload = structural_hash(self.program)
+        return self._workload
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+    @property
+    def decisions(self) -> dict[int, Decision]:
+        """By position of the sampling instruction."""
+        return {n: i.decision for n, i in enumerate(self.instructions) if i.is_sampling}
+
+    def with_decisions(self, decisions: Mapping[int, Decision]) -> Trace:
+        """The same instructions with some decisions replaced."""
+        new = list(self.instructions)
+        for n, decision in decisions.items():
+            if not 0 <= n < len(new) or not new[n].is_sampling:
+                raise ValueError(f"instruction {n} does not sample; those that do: {sorted(self.decisions)}")
+            new[n] = Instruction(new[n].primitive, new[n].outputs, decision)
+        return Trace(tuple(new), self.program, self._workload)
+
+    def apply(
+        self,
+        program: Program,
+        decisions: Mapping[int, Decision] | None = None,
+        rng: random.Random | int | None = None,
+    ) -> Schedule:
+        """Replay on a program. `decisions` replaces some; with `rng` the others are drawn anew, without it
+        they stay. Raises `ScheduleError` where a step is illegal or a decision invalid on this program."""
+        from .schedule import Schedule
+
+        sch = Schedule(program, seed=rng if rng is not None else 0)
+        known: dict[Handle, Handle] = {}
+        for n, old in enumerate(self.instructions):
+            primitive = old.primitive
+            fields = [mapped(v, known.__getitem__) for v in primitive.operands()]
+            new = type(primitive)(*fields)
+            if isinstance(new, Distribution):
+                if decisions is not None and n in decisions:
+                    decision = decisions[n]
+                else:
+                    decision = old.decision if rng is None else None
+                outputs = sch.sample(new, decision)
+            else:
+                outputs = sch.run(new)
+            if len(outputs) != len(old.outputs):
+                raise ScheduleError(
+                    f"instruction {n}, {primitive.op}: {len(outputs)} results, {len(old.outputs)} in the trace",
+                    help="replay on a program of the structure that the trace was made on",
+                )
+            known.update(zip(old.outputs, outputs))
+        return sch
+
+    def without_dead(self) -> Trace:
+        """Without instructions that only look or draw and whose results nobody uses."""
+        used: set[Handle] = set()
+        kept: list[Instruction] = []
+        for i in reversed(self.instructions):
+            pure = i.is_sampling or i.primitive.op.startswith("get_")
+            if pure and not any(h in used for h in i.outputs):
+                continue
+            kept.append(i)
+            mapped(i.primitive.operands(), used.add)
+        return Trace(tuple(reversed(kept)), self.program, self._workload)
+
+    def steps(self, program: Program | None = None) -> Iterator[Step]:
+        """What each instruction did, by replaying on `program` (default: the one the trace was made on)."""
+        program = program or self.program
+        if program is None:
+            raise ValueError("a stored trace does not hold its program: give it, trace.steps(program)")
+        before, lines = program, list(self.lines())
+        for n, line in enumerate(lines, 1):
+            after = Trace(self.instructions[:n]).apply(program).program
+            yield Step(line, before, after)
+            before = after
+
+    # --- text ---
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        names = self.names()
+        for i in self.instructions:
+            outputs = ", ".join(names[h] for h in i.outputs)
+            if i.outputs and i.primitive.op in UNPACKED:
+                outputs += "," if len(i.outputs) == 1 else ""
+            yield f"{outputs} = {self.call(i, names)}" if outputs else self.call(i, names)
+
+    def names(self) -> dict[Handle, str]:
+        """Handles numbered by kind in order of appearance."""
+        counts = dict.fromkeys(HANDLES, 0)
+        names: dict[Handle, str] = {}
+        for i in self.instructions:
+            for h in i.outputs:
+                names[h] = f"{h.letter}{counts[h.letter]}"
+                counts[h.letter] += 1
+        return names
+
+    def call(self, i: Instruction, names: Mapping[Handle, str]) -> str:
+        p = i.primitive
+        if p.op in ("fuse", "reorder"):  # their loops are given one by one
+            args = [names[h] for h in p.operands()[0]]
+        else:
+            args = [f"{name}={text(value, names)}" for name, value in zip(p.names, p.operands())]
+        if p.op == "get_block":
+            args = [text(p.operands()[0], names)]
+        if not i.is_sampling:
+            return f"sch.{p.op}({', '.join(args)})"
+        decision = f"decision={text(i.decision, names)}"
+        if hasattr_schedule(p.op):
+            return f"sch.{p.op}({', '.join([*args, decision])})"
+        return f"sch.sample({type(p).__name__}({', '.join(args)}), {decision})"
+
+    # --- equality ---
+
+    def key(self) -> str:
+        return json.dumps(self.as_data(), sort_keys=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    # --- JSON ---
+
+    def as_data(self) -> dict[str, Any]:
+        names = self.names()
+        rows: list[list[Any]] = []
+        for i in self.instructions:
+            fields = {n: encoded(v, names) for n, v in zip(i.primitive.names, i.primitive.operands())}
+            row = [i.primitive.op, fields, [names[h] for h in i.outputs]]
+            rows.append([*row, i.decision] if i.is_sampling else row)
+        return {"version": VERSION, "workload": self.workload, "instructions": rows}
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_data())
+
+    @staticmethod
+    def from_json(source: str) -> Trace:
+        """The trace that `to_json` wrote. Executes nothing; refuses what is malformed with `TraceError`."""
+        if not isinstance(source, str):
+            raise TraceError(f"a trace is JSON text, got {type(source).__name__}")
+        if len(source) > MOST_CHARACTERS:
+            raise TraceError(f"{len(source)} characters: a trace has at most {MOST_CHARACTERS}")
+        try:
+            data = json.loads(source)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise TraceError(f"not JSON, or cut short: {error}") from None
+        if not isinstance(data, dict) or set(data) != {"version", "workload", "instructions"}:
+            raise TraceError('a trace is an object with "version", "workload" and "instructions"')
+        if type(data["version"]) is not int or data["version"] > VERSION:
+            raise TraceError(f"version {data['version']!r}; this metaschedule reads up to {VERSION}")
+        rows, workload = data["instructions"], data["workload"]
+        if workload is not None and not isinstance(workload, str):
+            raise TraceError("the workload must be a structural hash or null")
+        if not isinstance(rows, list) or len(rows) > MOST_INSTRUCTIONS:
+            raise TraceError(f"instructions must be a list of at most {MOST_INSTRUCTIONS}")
+        known: dict[str, Handle] = {}
+        return Trace(tuple(decode(n, row, known) for n, row in enumerate(rows)), workload=workload)
+
+
+UNPACKED = frozenset({"get_loops", "split", "get_child_blocks", "get_producers", "get_consumers",
+                      "sample_perfect_tile", "sample_tile", "sample_partitioned_tile"})  # fmt: skip
+
+
+def hasattr_schedule(op: str) -> bool:
+    from .schedule import Schedule
+
+    return hasattr(Schedule, op)
+
+
+def text(value: Any, names: Mapping[Handle, str]) -> str:
+    """An operand as Python."""
+    if isinstance(value, Handle):
+        return names[value]
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(text(v, names) for v in value)}]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def encoded(value: Any, names: Mapping[Handle, str]) -> Any:
+    """An operand as plain data: a handle is {"rv": name}."""
+    if isinstance(value, Handle):
+        return {"rv": names[value]}
+    if isinstance(value, (tuple, list)):
+        return [encoded(v, names) for v in value]
+    return value
+
+
+def decoded(value: Any, known: Mapping[str, Handle], where: str) -> Any:
+    if isinstance(value, dict):
+        if set(value) != {"rv"} or value["rv"] not in known:
+            raise TraceError(f"{where}: {value!r:.80} is no handle that an earlier instruction gave")
+        return known[value["rv"]]
+    if isinstance(value, list):
+        return tuple([decoded(v, known, where) for v in value])
+    return value
+
+
+@cache
+def hints(cls: type[Primitive]) -> dict[str, Any]:
+    """The types of a primitive's operands."""
+    return get_type_hints(cls)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether an operand is of the type that its primitive declares."""
+    if hint is Any:
+        return True
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        return any(fits(value, option) for option in get_args(hint))
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)
+        if not isinstance(value, tuple):
+            return False
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return all(fits(v, inner[0]) for v in value)
+        return len(value) == len(inner) and all(map(fits, value, inner))
+    if hint is None or hint is type(None):
+        return value is None
+    if hint is float:
+        return type(value) in (int, float)
+    return type(value) is hint
+
+
+def decode(n: int, row: Any, known: dict[str, Handle]) -> Instruction:
+    where = f"instruction {n}"
+    if not isinstance(row, list) or len(row) not in (3, 4) or not isinstance(row[0], str):
+        raise TraceError(f"{where}: expected [name, operands, results] and a decision if it samples")
+    cls = REGISTRY.get(row[0])
+    if cls is None:
+        raise TraceError(f"{where}: unknown instruction {row[0]!r}")
+    if isinstance(row[1], dict) and set(row[1]) == set(cls.names) and isinstance(row[2], list):
+        fields = {name: decoded(value, known, where) for name, value in row[1].items()}
+    else:
+        raise TraceError(f"{where}: {row[0]} takes {', '.join(cls.names)}, and a list of results")
+    for name, value in fields.items():
+        if not fits(value, hints(cls)[name]):
+            raise TraceError(f"{where}: {row[0]} cannot take {value!r:.80} as {name}")
+    if issubclass(cls, Distribution) != (len(row) == 4):
+        raise TraceError(f"{where}: a decision is missing, or there is one too many")
+    outputs: list[Handle] = []
+    for name in row[2]:
+        kind = HANDLES.get(name[:1]) if isinstance(name, str) and name[1:].isdigit() else None
+        if kind is None or name in known:
+            raise TraceError(f"{where}: {name!r:.80} is not a new handle")
+        known[name] = kind(int(name[1:]))
+        outputs.append(known[name])
+    decision = decoded(row[3], known, where) if len(row) == 4 else None
+    decision = list(decision) if isinstance(decision, tuple) else decision
+    return Instruction(cls(**fields), tuple(outputs), decision)
