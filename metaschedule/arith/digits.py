@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..ir import Binary, Expr, Var, as_expr, as_int, operands, substitute
+from ..ir import Binary, Expr, Var, as_expr, as_int, map_operands, operands, substitute
 from .canonical import canonical
 from .comparison import always, tightened
 from .division import floordiv
 from .domain import Domain
+from .express import express
 from .polynomial import ONE, Atom, Composite, Poly, atoms, scale
 from .prove import consequences
 from .simplify import simplify
@@ -53,29 +54,35 @@ class Loops:
         self.original = tuple(extents)
         self.meaning: dict[Var, Expr] = {}  # new variable -> what it counts, in loops
         self.replaced: list[dict[Var, Expr]] = []  # old variables -> expressions of newer ones
-        self.exprs = list(bindings)
         self.predicate = list(predicate)
         self.digits: dict[Var, list[Digit]] = {}
         self.dependent: set[Digit] = set()  # digits of which not every combination occurs
         self.offsets: dict[Var, int] = {}  # added to a variable before it is cut into digits
         self.empty = any(n <= 0 for n in self.extents.values())
-        self.update()
+        self.domain = Domain(self.extents)
+        self.exprs = [self.tidy(e) for e in bindings]
+        self.bindings = [canonical(e, self.domain) for e in self.exprs]
         for _ in range(ROUNDS):
             if self.empty or not (self.use_predicate() or self.use_division()):
                 break
-
-    def update(self) -> None:
-        self.domain = Domain(self.extents)
-        self.bindings = [canonical(e, self.domain) for e in self.exprs]
 
     def replace(self, values: dict[Var, Expr], new: dict[Var, int]) -> None:
         for var in values:
             del self.extents[var]
         self.extents.update(new)
         self.replaced.append(values)
-        self.exprs = [substitute(e, values) for e in self.exprs]
-        self.predicate = [substitute(e, values) for e in self.predicate]
-        self.update()
+        self.domain = Domain(self.extents)
+        self.exprs = [self.tidy(substitute(e, values)) for e in self.exprs]
+        self.predicate = [simplify(substitute(e, values), self.domain) for e in self.predicate]
+        self.bindings = [canonical(e, self.domain) for e in self.exprs]
+
+    def tidy(self, e: Expr) -> Expr:
+        """e with those parts simplified that are sums of digits. A division that is not is kept as
+        written: what it divides may be a sum that counts, which a canonical form can take apart."""
+        p = canonical(e, self.domain)
+        if all(is_digit(atom) for atom in atoms(p)):
+            return express(p, self.domain)
+        return map_operands(e, self.tidy)
 
     def in_loops(self, e: Expr) -> Expr:
         """An expression of our variables in terms of the loops."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from ..ir import Expr, Var
 from .bounds import both
 from .digits import Digit, IterSum, Loops
+from .express import TooLarge
 from .polynomial import Poly
 
 
@@ -77,7 +78,10 @@ def iteration_map(
     >>> iteration_map([i * 3 + j], {i: 8, j: 4}, [j < 3]).bijective
     True
     """
-    loops = Loops(bindings, extents, predicate)
+    try:
+        loops = Loops(bindings, extents, predicate)
+    except TooLarge:
+        return None
     if loops.empty:
         nothing = tuple([IterSum((), 0) for _ in bindings])
         return IterationMap(nothing, ((0, -1),) * len(bindings), True, False, loops, ())

@@ -18,7 +18,7 @@ from .canonical import canonical
 from .comparison import always
 from .division import floordiv
 from .domain import Domain
-from .express import Remainder, express, terms
+from .express import Remainder, TooLarge, express, terms
 from .polynomial import (
     Composite,
     Monomial,
@@ -48,10 +48,14 @@ def relax(e: Expr, variables: Mapping[Var, Expr | int], domain: Domain) -> tuple
     """
     where = inside(domain, variables)
     ends = relaxed(canonical(e, where), variables, where)
-    if ends is None:
+    return None if ends is None else start_and_count(*ends, domain)
+
+
+def start_and_count(first: Poly, last: Poly, domain: Domain) -> tuple[Expr, Expr] | None:
+    try:
+        return express(first, domain), express(shift(add(last, first, -1), 1), domain)
+    except TooLarge:
         return None
-    first, last = ends
-    return express(first, domain), express(shift(add(last, first, -1), 1), domain)
 
 
 def inside(domain: Domain, loops: Mapping[Var, Expr | int]) -> Domain:
@@ -197,11 +201,8 @@ def access_region(
     ranges: list[tuple[Expr, Expr]] = []
     for index, size in zip(indices, buffer.shape, strict=True):
         ends = relaxed(canonical(index, where), variables, where)
-        if ends is None:
-            ranges.append((as_expr(0), as_expr(size)))
-        else:
-            count = shift(add(ends[1], ends[0], -1), 1)
-            ranges.append((express(ends[0], domain), express(count, domain)))
+        found = None if ends is None else start_and_count(*ends, domain)
+        ranges.append(found or (as_expr(0), as_expr(size)))
     return Region(buffer, tuple(ranges))
 
 

@@ -7,7 +7,7 @@ operators pick a result type: they are NumPy 2's (NEP 50), with one difference s
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +21,9 @@ _NUMPY = {
     name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in DTYPES
 }
 _NAME = {dtype: name for name, dtype in _NUMPY.items()}
+_LIMITS = {"bool": (0, 1)} | {
+    name: (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in INTEGERS
+}
 
 
 def check_dtype(name: object) -> str:
@@ -50,13 +53,10 @@ def is_integer(dtype: str) -> bool:
 
 def integer_limits(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer dtype (or of bool)."""
-    if dtype == "bool":
-        return 0, 1
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
+    return _LIMITS[dtype]
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote(a: str, b: str) -> str:
     """The common type of two typed operands."""
     if a == b:

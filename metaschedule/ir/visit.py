@@ -19,18 +19,15 @@ T = TypeVar("T")
 
 def operands(e: Expr) -> tuple[Expr, ...]:
     """Direct subexpressions, in order of evaluation."""
-    kind = type(e)
-    if kind is Binary:
+    if isinstance(e, Binary):
         return (e.a, e.b)
-    if kind is Load:
+    if isinstance(e, Load):
         return e.indices
-    if kind is Var or kind is Const:
-        return ()
-    if kind is Select:
+    if isinstance(e, (Unary, Cast)):
+        return (e.a,)
+    if isinstance(e, Select):
         return (e.cond, e.a, e.b)
-    if kind is Call:
-        return e.args
-    return (e.a,)  # Unary, Cast
+    return e.args if isinstance(e, Call) else ()
 
 
 def subexpressions(e: Expr) -> Iterator[Expr]:
@@ -100,27 +97,28 @@ def free_vars(e: Expr) -> list[Var]:
 
 def map_operands(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """`e` with `f` applied to its direct subexpressions; `e` itself if none changed."""
-    kind = type(e)
-    if kind is Binary:
+    if isinstance(e, Binary):
         a, b = f(e.a), f(e.b)
         return e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
-    if kind is Var or kind is Const:
+    if isinstance(e, (Var, Const)):
         return e
-    if kind is Load:
+    if isinstance(e, Load):
         indices = map_all(e.indices, f)
         return e if indices is e.indices else Load(e.buffer, indices)
-    if kind is Select:
+    if isinstance(e, Select):
         cond, a, b = f(e.cond), f(e.a), f(e.b)
-        if cond is e.cond and a is e.a and b is e.b:
-            return e
-        return Select(cond, a, b, e.dtype)
-    if kind is Call:
+        same = cond is e.cond and a is e.a and b is e.b
+        return e if same else Select(cond, a, b, e.dtype)
+    if isinstance(e, Call):
         args = map_all(e.args, f)
         return e if args is e.args else Call(e.name, args, e.dtype)
-    a = f(e.a)
-    if a is e.a:
-        return e
-    return Cast(a, e.dtype) if kind is Cast else Unary(e.op, a, e.dtype)
+    if isinstance(e, Cast):
+        a = f(e.a)
+        return e if a is e.a else Cast(a, e.dtype)
+    if isinstance(e, Unary):
+        a = f(e.a)
+        return e if a is e.a else Unary(e.op, a, e.dtype)
+    return e
 
 
 def map_all(items: tuple[T, ...], f: Callable[[T], T]) -> tuple[T, ...]:
@@ -135,7 +133,7 @@ class Rewriter:
 
     def expr(self, e: Expr) -> Expr:
         e = map_operands(e, self.expr)
-        if type(e) is Load and (buffer := self.buffer(e.buffer)) is not e.buffer:
+        if isinstance(e, Load) and (buffer := self.buffer(e.buffer)) is not e.buffer:
             return Load(buffer, e.indices)
         return e
 
@@ -230,7 +228,7 @@ class Substitute(Rewriter):
         self.buffers = buffers or {}
 
     def expr(self, e: Expr) -> Expr:
-        if type(e) is Var:
+        if isinstance(e, Var):
             return self.values.get(e, e)
         return super().expr(e)
 
@@ -240,6 +238,6 @@ class Substitute(Rewriter):
 
 def substitute(e: Expr, values: Mapping[Var, Expr]) -> Expr:
     """`e` with variables replaced."""
-    if type(e) is Var:
+    if isinstance(e, Var):
         return values.get(e, e)
     return map_operands(e, lambda child: substitute(child, values))

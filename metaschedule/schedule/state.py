@@ -155,6 +155,10 @@ class State:
             out.append(new)
         return tuple(out)
 
+    def body(self, key: Key) -> Body:
+        """The statements under a node, definitions put in."""
+        return self.build(key, _Resolve(self), Domain())
+
     # --- definitions ---
 
     def definition(self, var: Var) -> Expr | None:

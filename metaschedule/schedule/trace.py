@@ -55,8 +55,8 @@ class Step:
 
     def diff(self) -> str:
         """What the instruction changed, as a unified diff of the two scripts; empty if nothing."""
-        lines = [str(p).splitlines() for p in (self.before, self.after)]
-        return "\n".join(list(difflib.unified_diff(*lines, lineterm="", n=2))[2:])
+        before, after = str(self.before).splitlines(), str(self.after).splitlines()
+        return "\n".join(list(difflib.unified_diff(before, after, lineterm="", n=2))[2:])
 
 
 class Trace:
@@ -182,7 +182,7 @@ class Trace:
 
     def call(self, i: Instruction, names: Mapping[Handle, str]) -> str:
         p = i.primitive
-        if p.op in ("fuse", "reorder"):  # their loops are given one by one
+        if p.op in ("fuse", "reorder", "merge"):  # their loops are given one by one
             args = [names[h] for h in p.operands()[0]]
         else:
             args = [f"{name}={text(value, names)}" for name, value in zip(p.names, p.operands())]
@@ -244,7 +244,7 @@ class Trace:
         return Trace(tuple(decode(n, row, known) for n, row in enumerate(rows)), workload=workload)
 
 
-UNPACKED = frozenset({"get_loops", "split", "get_child_blocks", "get_producers", "get_consumers",
+UNPACKED = frozenset({"get_loops", "split", "loop_partition", "get_child_blocks", "get_producers", "get_consumers",
                       "sample_perfect_tile", "sample_tile", "sample_partitioned_tile"})  # fmt: skip
 
 

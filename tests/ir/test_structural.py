@@ -137,7 +137,7 @@ class Bump(ir.Rewriter):
 @given(programs())
 def test_one_constant_counts(program: ir.Program) -> None:
     total = sum(isinstance(e, ir.Const) for e in ir.expressions(program))
-    for at in (0, total // 2, total - 1):
+    for at in {0, total // 2, total - 1} if total else ():
         assert structural_hash(Bump(at).program(program)) != structural_hash(program)
 
 

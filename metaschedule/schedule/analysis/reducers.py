@@ -1,53 +1,169 @@
 """Which reductions are known to be commutative and associative.
 
-A block reduces if it has an `init` and its body stores `combine(own value, term)` for every element it
-initialises. Known combiners: + * min max of one value, and the tuples of them, element by element; argmax and
-argmin as tensor expressions write them.
+A block reduces if its body stores `combine(own value, term)` for every element and its `init` starts the same
+elements. Known combiners: + * min max & | ^ and or of one value, and the tuples of them, element by element;
+argmax and argmin as tensor expressions write them: pairs of a value and a position in a total order. Whatever
+else a user combines with is unknown, and order matters to it.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...ir import Binary, Block, Const, Expr, Load, Store, TupleStore, same_expr, subexpressions
+from ...ir import (
+    Binary,
+    Block,
+    Body,
+    Buffer,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Store,
+    TupleStore,
+    binary,
+    call,
+    const,
+    integer_limits,
+    is_float,
+    same_expr,
+    select,
+    subexpressions,
+)
 
-IDENTITIES = {"+": 0.0, "*": 1.0, "min": float("inf"), "max": float("-inf")}
+POSITIONS = {"argmax": ">", "argmin": "<"}
+OPERATORS = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or"})
 
 
 @dataclass(slots=True)
 class Reducer:
-    """`stores[n] = stores[n] op terms[n]`, starting from `identities[n]`."""
+    """`stores[n] = stores[n] op terms[n]`; starting from `identities` changes nothing. The two stores of an
+    argmax or argmin are combined together; both have that as their op."""
 
     ops: tuple[str, ...]
     stores: tuple[Store, ...]
     terms: tuple[Expr, ...]
     identities: tuple[Expr, ...]
 
+    def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The values of two parts of the reduction put together."""
+        if self.ops[0] in POSITIONS:
+            keep = ahead(POSITIONS[self.ops[0]], left, right)
+            return tuple([select(keep, a, b) for a, b in zip(left, right, strict=True)])
+        return tuple([binary(op, a, b) for op, a, b in zip(self.ops, left, right, strict=True)])
+
 
 def find_reducer(block: Block) -> Reducer | None:
-    """The reduction of a block, if it is one that commutes."""
+    """The reduction of a block with an `init`, if it is one that commutes."""
     if not block.init or not any(it.kind == "reduce" for it in block.iters):
         return None
-    updates, starts = _stores(block.body), _stores(block.init)
-    if updates is None or starts is None or len(updates) != len(starts):
+    found, starts = find_update(block), _stores(block.init)
+    if found is None or starts is None or len(starts) != len(found.stores):
         return None
-    ops: list[str] = []
-    terms: list[Expr] = []
-    for update, start in zip(updates, starts, strict=True):
+    for update, start in zip(found.stores, starts, strict=True):
         if start.buffer is not update.buffer or not all(map(same_expr, start.indices, update.indices)):
             return None
-        found = reduction_term(update)
-        if found is None or not isinstance(start.value, Const):
-            return None
-        ops.append(found[0])
-        terms.append(found[1])
-    own = {u.buffer for u in updates}
-    if any(isinstance(x, Load) and x.buffer in own for t in terms for x in subexpressions(t)):
+    own = {u.buffer for u in found.stores}
+    return None if _loads_any([x.value for x in starts], own) else found
+
+
+def find_update(block: Block) -> Reducer | None:
+    """What the body of a block combines its elements with, if it commutes; the `init` may be elsewhere."""
+    updates = _stores(block.body)
+    if not updates:
         return None
-    return Reducer(tuple(ops), tuple(updates), tuple(terms), tuple(x.value for x in starts))
+    found = _element_wise(updates)
+    if found is None and len(block.body) == 1 and isinstance(block.body[0], TupleStore):
+        found = _position(updates)
+    own = {u.buffer for u in updates}
+    if found is None or len(own) != len(updates):
+        return None
+    indices = [index for u in updates for index in u.indices]
+    return None if _loads_any([*found.terms, *indices], own) else found
 
 
-def _stores(body: tuple[object, ...]) -> list[Store] | None:
+def _element_wise(updates: Sequence[Store]) -> Reducer | None:
+    pairs = [reduction_term(u) for u in updates]
+    if any(p is None for p in pairs):
+        return None
+    known = [p for p in pairs if p is not None]
+    identities = [identity_of(op, term.dtype) for op, term in known]
+    ops, terms = zip(*known, strict=True)
+    return Reducer(tuple(ops), tuple(updates), tuple(terms), tuple(identities))
+
+
+def _position(updates: Sequence[Store]) -> Reducer | None:
+    """argmax and argmin: a value and its position, of equal values the first position, NaN before all."""
+    if len(updates) != 2 or not all(isinstance(u.value, Select) for u in updates):
+        return None
+    own = [Load(u.buffer, u.indices) for u in updates]
+    picks = [u.value for u in updates if isinstance(u.value, Select)]
+    terms = [p.b for p in picks]
+    if not all(same_expr(p.a, mine) for p, mine in zip(picks, own, strict=True)):
+        return None
+    for op, better in POSITIONS.items():
+        keep = ahead(better, own, terms)
+        if all(same_expr(p.cond, keep) for p in picks):
+            worst = identity_of("max" if better == ">" else "min", terms[0].dtype)
+            last = identity_of("min", terms[1].dtype)  # a tie with any element is lost
+            return Reducer((op, op), tuple(updates), tuple(terms), (worst, last))
+    return None
+
+
+def ahead(better: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
+    """Whether the pair `left` comes before `right`, spelled as `te.argmax` spells it."""
+    (x, i), (y, j) = left, right
+    wins, tie = binary(better, x, y), binary("==", x, y)
+    if is_float(x.dtype):  # comparisons with NaN are False
+        wins, tie = wins | call("isnan", x), tie | (call("isnan", x) & call("isnan", y))
+    return select(tie, binary("<", i, j), wins)
+
+
+def identity_of(op: str, dtype: str) -> Const:
+    """The value that an operator leaves others unchanged with."""
+    if op in ("+", "|", "^"):
+        return const(0, dtype)
+    if op == "*":
+        return const(1, dtype)
+    if op in ("and", "or"):
+        return const(op == "and", dtype)
+    if op == "&":
+        low, high = integer_limits(dtype)
+        return const(-1 if low < 0 else high, dtype)
+    if is_float(dtype):
+        return const(math.inf if op == "min" else -math.inf, dtype)
+    return const(integer_limits(dtype)[1 if op == "min" else 0], dtype)
+
+
+def reduction_term(s: Store) -> tuple[str, Expr] | None:
+    """(operator, term) of `buffer[i] = buffer[i] op term`."""
+    value = s.value
+    if not isinstance(value, Binary) or value.op not in OPERATORS:
+        return None
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        if (
+            isinstance(own, Load)
+            and own.buffer is s.buffer
+            and all(map(same_expr, own.indices, s.indices))
+            and not _loads_any([term], {s.buffer})
+            and not (value.op in ("and", "or") and may_fail(term))
+        ):
+            return value.op, term
+    return None
+
+
+def may_fail(e: Expr) -> bool:
+    """Whether evaluating `e` where it was short-circuited before could be an error."""
+    return any(
+        (isinstance(x, Binary) and x.op in ("//", "%"))
+        or (isinstance(x, Load) and any(isinstance(y, Load) for i in x.indices for y in subexpressions(i)))
+        for x in subexpressions(e)
+    )
+
+
+def _stores(body: Body) -> list[Store] | None:
     found: list[Store] = []
     for s in body:
         if isinstance(s, Store):
@@ -59,17 +175,5 @@ def _stores(body: tuple[object, ...]) -> list[Store] | None:
     return found
 
 
-def reduction_term(s: Store) -> tuple[str, Expr] | None:
-    """(operator, term) of `buffer[i] = buffer[i] op term`."""
-    value = s.value
-    if not isinstance(value, Binary) or value.op not in IDENTITIES:
-        return None
-    for own, term in ((value.a, value.b), (value.b, value.a)):
-        if (
-            isinstance(own, Load)
-            and own.buffer is s.buffer
-            and all(map(same_expr, own.indices, s.indices))
-            and not any(isinstance(x, Load) and x.buffer is s.buffer for x in subexpressions(term))
-        ):
-            return value.op, term
-    return None
+def _loads_any(exprs: Iterable[Expr], buffers: set[Buffer]) -> bool:
+    return any(isinstance(x, Load) and x.buffer in buffers for e in exprs for x in subexpressions(e))

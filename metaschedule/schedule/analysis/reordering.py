@@ -10,9 +10,11 @@ An instance is one point of the block's iterators. What one instance writes, ano
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ...arith import iteration_map
 from ...errors import ScheduleError
-from ...ir import Block, Load, Store, Var, as_int, expressions, free_vars, same_expr, walk
+from ...ir import Block, Body, Iter, Load, Store, Var, as_int, expressions, free_vars, same_expr, walk
 from ..state import State
 from .reducers import find_reducer
 
@@ -59,8 +61,14 @@ def order_matters(s: State, block: Block) -> str | None:
     """Why instances with different spatial iterators may depend on each other; None if they do not."""
     if s.children[block.name]:
         return "it has blocks inside"
-    spatial = {it.var: as_int(it.extent) for it in block.iters if it.kind == "spatial"}
-    stores = [x for x in walk((*block.init, *block.body)) if isinstance(x, Store)]
+    return _dependence(block.iters, block.init, block.body)
+
+
+@lru_cache(maxsize=4096)  # no loop transformation changes these, and every replay asks again
+def _dependence(iters: tuple[Iter, ...], init: Body, body: Body) -> str | None:
+    spatial = {it.var: as_int(it.extent) for it in iters if it.kind == "spatial"}
+    moving = {v: n for v, n in spatial.items() if n != 1}
+    stores = [x for x in walk((*init, *body)) if isinstance(x, Store)]
     if not stores:
         return "it stores nothing that could be seen"
     for store in stores:
@@ -68,15 +76,12 @@ def order_matters(s: State, block: Block) -> str | None:
         if not all(map(same_expr, first.indices, store.indices)):
             return f"it stores to several elements of {store.buffer.name}"
         used = {v for index in store.indices for v in free_vars(index)}
-        known = {v: n for v, n in spatial.items() if n is not None and n != 1}
         if not used <= set(spatial):
             return f"where it stores to {store.buffer.name} depends on more than its spatial iterators"
-        if not set(known) <= used or len(known) < len([n for n in spatial.values() if n != 1]):
-            return f"several instances store to the same element of {store.buffer.name}"
         mapped = iteration_map(store.indices, {v: n for v, n in spatial.items() if n is not None})
-        if mapped is None or not mapped.injective:
+        if not set(moving) <= used or mapped is None or not mapped.injective:
             return f"several instances may store to the same element of {store.buffer.name}"
-    for e in expressions((*block.init, *block.body)):
+    for e in expressions((*init, *body)):
         if isinstance(e, Load):
             mine = next((x for x in stores if x.buffer is e.buffer), None)
             if mine is not None and not all(map(same_expr, e.indices, mine.indices)):

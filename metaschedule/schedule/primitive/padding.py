@@ -2,8 +2,479 @@
 
 from __future__ import annotations
 
-from .base import Steps
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Domain, simplify
+from ...errors import ScheduleError
+from ...ir import (
+    GPU_AXES,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Load,
+    Rewriter,
+    Select,
+    Store,
+    Substitute,
+    Var,
+    all_of,
+    as_int,
+    binary,
+    changed,
+    const,
+    expr_key,
+    free_vars,
+    is_float,
+    select,
+)
+from ..analysis.accesses import binds_injectively, loads, refresh_scopes, with_signature
+from ..analysis.reducers import Reducer, find_reducer
+from ..analysis.reordering import order_matters
+from ..state import Key, State
+from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
+
+# --- pad_einsum -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class PadPlan:
+    block: Block
+    top: Var  # the outermost loop of the block's nest
+    store: Store
+    operands: list[Load]  # to be copied, each place once
+    sizes: dict[Var, int]  # iterator -> extent with padding
+    padded: set[Var]  # the iterators that get padding
+
+
+@primitive("pad_einsum")
+class PadEinsum(Primitive):
+    """Round the extents of a sum of products up to multiples, with zeros for what is not there.
+
+    rewrite:   for i, j, k: C[i, j] += A[i, k] * B[k, j]
+          -->  A_pad, B_pad = A and B with zeros up to the padded extents
+               for i, j, k in padded extents: C_pad[i, j] += A_pad[i, k] * B_pad[k, j]
+               for i, j: C[i, j] = C_pad[i, j]
+    requires:  1. one positive number per iterator of the block; 1 leaves it as it is
+               2. the block sums products of loads, starting from 0
+               3. each index is an iterator; the result's are all the spatial ones, each once
+               4. every iterator has a loop of its own, in a nest with nothing else, as it was written
+               5. a padded reduction iterator is in every factor of a float product (0 * inf is no 0)
+    Gives the copies of the operands in order of appearance, then the block that copies the result back.
+    An operand without padded indices is not copied. With sampled numbers the structure is that of padding
+    every iterator, whatever was drawn.
+    """
+
+    block: BlockRV
+    padding: tuple[int | ExprRV, ...]
+
+    def check(self, s: State) -> PadPlan:
+        block = s.block(self.block)
+        marks = {block.name: "this block"}
+        multiples = [s.number(p) for p in self.padding]
+        if len(multiples) != len(block.iters):
+            raise ScheduleError(
+                f"block {block.name!r} has {len(block.iters)} iterators, padding has {len(multiples)}", marks
+            )
+        if any(m < 1 for m in multiples):
+            raise ScheduleError(f"padding must be positive, got {multiples}", marks)
+        reducer = find_reducer(block)
+        if reducer is None or reducer.ops != ("+",) or not is_zero(reducer.identities[0]):
+            raise ScheduleError(f"block {block.name!r} is not a sum that starts from 0", marks)
+        found = factors(reducer.terms[0])
+        if found is None:
+            raise ScheduleError(f"block {block.name!r} does not sum products of loads", marks)
+        self.check_indices(block, reducer, found)
+        sizes: dict[Var, int] = {}
+        padded: set[Var] = set()
+        top = self.check_nest(s, block)
+        for it, m, given in zip(block.iters, multiples, self.padding, strict=True):
+            extent = as_int(it.extent) or 0
+            sizes[it.var] = -(-extent // m) * m
+            if sizes[it.var] != extent or isinstance(given, ExprRV):
+                padded.add(it.var)
+                if it.kind == "reduce" and is_float(reducer.terms[0].dtype):
+                    self.check_in_every_factor(block, it.var, found)
+        places = {expr_key(f): f for f in found if isinstance(f, Load)}
+        copied = [f for f in places.values() if any(i in padded for i in f.indices)]
+        return PadPlan(block, top, reducer.stores[0], copied, sizes, padded)
+
+    def check_indices(self, block: Block, reducer: Reducer, found: list[Load | Const]) -> None:
+        store = reducer.stores[0]
+        for load in found:
+            if isinstance(load, Load) and not all(isinstance(i, Var) for i in load.indices):
+                raise ScheduleError(
+                    f"an index of {load.buffer.name} is not an iterator",
+                    marks={block.name: f"reads {load}"},
+                    help="only indices as in A[i, k] can be padded",
+                )
+        spatial = {it.var for it in block.iters if it.kind == "spatial"}
+        given = [i for i in store.indices if isinstance(i, Var)]
+        if len(given) != len(store.indices) or len(set(given)) != len(given) or set(given) != spatial:
+            raise ScheduleError(
+                f"the indices of {store.buffer.name} are not the spatial iterators, each once",
+                marks={block.name: f"writes {Load(store.buffer, store.indices)}"},
+            )
+
+    def check_in_every_factor(self, block: Block, var: Var, found: list[Load | Const]) -> None:
+        for f in found:
+            if not isinstance(f, Load) or not any(i is var for i in f.indices):
+                raise ScheduleError(
+                    f"{var.name} is not in every factor, and zero times the other may not be zero",
+                    marks={block.name: f"{f} does not use {var.name}"},
+                    help="infinity and NaN times zero are NaN: pad the other iterators",
+                )
+
+    def check_nest(self, s: State, block: Block) -> Var:
+        """The outermost of the block's own loops."""
+        own: set[Var] = set()
+        for it, binding in zip(block.iters, block.bindings, strict=True):
+            extent = as_int(it.extent)
+            if (
+                not isinstance(binding, Var)
+                or not isinstance(s.nodes.get(binding), For)
+                or binding in own
+                or extent is None
+                or s.fixed_extent(binding) != extent
+                or block.predicate
+            ):
+                raise ScheduleError(
+                    f"{it.var.name} has no loop of its own as it was written",
+                    marks={block.name: f"{it.var.name} is {binding}"},
+                    help="pad before the loops are split or fused",
+                )
+            own.add(binding)
+        key: Key = block.name
+        top: Var | None = None
+        for loop in reversed(s.loops_around(block.name)):
+            if not own:
+                break
+            if s.parent[key] is not loop or not s.is_only_child(key, of=loop) or s.fixed_extent(loop) is None:
+                raise ScheduleError(
+                    "there is something else in the loops of the block, or an extent that is not constant",
+                    marks={loop: "has more in its body", block.name: "than this block"},
+                )
+            own.discard(loop)
+            key = top = loop
+        if top is None or own:
+            raise ScheduleError("the loops are not around the block", marks={block.name: "this block"})
+        return top
+
+    def apply(self, s: State, plan: PadPlan) -> tuple[Any, ...]:
+        if not plan.padded:
+            return ()
+        block, store, sizes = plan.block, plan.store, plan.sizes
+        padded_load: dict[Any, Buffer] = {}
+        before = [self.add_operand(s, plan, load, padded_load) for load in plan.operands]
+        result = store.buffer
+        after: list[Key] = []
+        if any(i in plan.padded for i in store.indices):
+            shape = tuple([sizes[i] for i in store.indices if isinstance(i, Var)])
+            result = Buffer(f"{result.name}_pad", shape, result.dtype)
+            s.allocs = (*s.allocs, result)
+            after.append(self.add_result(s, plan, result))
+        put = PutPadded(padded_load, {store.buffer: result})
+        new = changed(
+            block,
+            iters=tuple([Iter(it.var, const(sizes[it.var]), it.kind) for it in block.iters]),
+            init=put.body(block.init),
+            body=put.body(block.body),
+        )
+        s.nodes[block.name] = with_signature(new)
+        for it, binding in zip(block.iters, block.bindings, strict=True):
+            assert isinstance(binding, Var)
+            s.update(binding, extent=const(sizes[it.var]))
+            s.extents[binding] = const(sizes[it.var])
+        parent = s.parent[plan.top]
+        siblings: list[Key] = []
+        for child in s.children[parent]:
+            siblings += [*before, child, *after] if child is plan.top else [child]
+        s.set_children(parent, siblings)
+        refresh_scopes(s, plan.top)
+        return tuple([s.blocks_below(key)[0] for key in (*before, *after)])
+
+    def add_operand(self, s: State, plan: PadPlan, load: Load, made: dict[Any, Buffer]) -> Key:
+        used = [i for i in load.indices if isinstance(i, Var)]
+        copy = Buffer(f"{load.buffer.name}_pad", tuple([plan.sizes[v] for v in used]), load.dtype)
+        s.allocs = (*s.allocs, copy)
+        made[expr_key(load)] = copy
+        new = [Var(v.name) for v in used]
+        extents = {it.var: it.extent for it in plan.block.iters}
+        inside = all_of([binary("<", n, extents[v]) for n, v in zip(new, used) if v in plan.padded])
+        value = select(inside, Load(load.buffer, tuple(new)), const(0, load.dtype))
+        return s.add(copying(copy.name, new, [plan.sizes[v] for v in used], Store(copy, tuple(new), value)))
+
+    def add_result(self, s: State, plan: PadPlan, result: Buffer) -> Key:
+        store = plan.store
+        extents = {it.var: as_int(it.extent) or 0 for it in plan.block.iters}
+        used = [i for i in store.indices if isinstance(i, Var)]
+        new = [Var(v.name) for v in used]
+        copy = Store(store.buffer, tuple(new), Load(result, tuple(new)))
+        return s.add(copying(f"{plan.block.name}_crop", new, [extents[v] for v in used], copy))
+
+
+def copying(name: str, iters: list[Var], extents: list[int], store: Store) -> For:
+    """A nest of loops, one per iterator, around a block that does one store."""
+    loops = [Var(v.name.removeprefix("v_")) for v in iters]
+    block = Block(
+        name,
+        tuple([Iter(v, const(n)) for v, n in zip(iters, extents, strict=True)]),
+        tuple(loops),
+        (),
+        (),
+        (store,),
+    )
+    nest: Any = with_signature(block)
+    for var, extent in zip(reversed(loops), reversed(extents), strict=True):
+        nest = For(var, const(extent), (nest,))
+    return nest
+
+
+class PutPadded(Rewriter):
+    """Reads operands from their copies, by place; other buffers are replaced wherever they are."""
+
+    def __init__(self, copies: dict[Any, Buffer], buffers: dict[Buffer, Buffer]) -> None:
+        self.copies, self.buffers = copies, buffers
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is Load and (copy := self.copies.get(expr_key(e))) is not None:
+            return Load(copy, e.indices)
+        return super().expr(e)
+
+    def buffer(self, b: Buffer) -> Buffer:
+        return self.buffers.get(b, b)
+
+
+def factors(term: Expr) -> list[Load | Const] | None:
+    """The loads and constants whose product a term is; casts of them count as themselves."""
+    if isinstance(term, Binary) and term.op == "*":
+        a, b = factors(term.a), factors(term.b)
+        return None if a is None or b is None else a + b
+    if isinstance(term, Cast):
+        return factors(term.a) if isinstance(term.a, (Load, Cast)) else None
+    return [term] if isinstance(term, (Load, Const)) else None
+
+
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
+
+
+# --- decompose_padding ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class DecomposePlan:
+    block: Block
+    store: Store
+    value: Select
+    loop: Var
+    box: list[tuple[int, int]]  # first and last value of each iterator inside
+    nest: list[Var]  # the loops from `loop` inwards
+
+
+@primitive("decompose_padding")
+class DecomposePadding(Primitive):
+    """Take padding apart: fill everything with the value, then copy the inside without tests.
+
+    rewrite:   for i in range(10): P[i] = select(i >= 1 and i < 9, X[i - 1], 0)
+          -->  for i in range(10): P[i] = 0
+               for i in range(8): P[i + 1] = X[i]
+    requires:  1. the block is one element-wise store of select(inside, x, constant)
+               2. `inside` is a box of the iterators that is not empty
+               3. `loop` is around the block, with nothing else in it, and not bound to a GPU axis below
+    Both nests take the place of `loop`; loops around it stay around both. A loop that is such an iterator
+    becomes shorter; if that loop was split or lies outside of `loop`, the copy gets a predicate instead.
+    Gives the block that fills; the old block copies.
+    """
+
+    block: BlockRV
+    loop: LoopRV
+
+    def check(self, s: State) -> DecomposePlan:
+        block = s.block(self.block)
+        marks = {block.name: "this block"}
+        store = block.body[0] if len(block.body) == 1 else None
+        whole = block.iters and not block.init and not s.children[block.name] and not block.allocs
+        if not whole or not isinstance(store, Store) or any(it.kind == "reduce" for it in block.iters):
+            raise ScheduleError(f"block {block.name!r} is not a single element-wise store", marks)
+        value = store.value
+        if not isinstance(value, Select) or not isinstance(value.b, Const):
+            raise ScheduleError(
+                f"block {block.name!r} does not store select(inside, x, constant)", marks,
+                "padding chooses between an expression and a constant",
+            )  # fmt: skip
+        why = order_matters(s, block)
+        if why or any(load.buffer is store.buffer for load in loads(value)):
+            why = why or "it reads what it writes"
+            raise ScheduleError(f"block {block.name!r} cannot be taken apart: {why}", marks)
+        nest = self.nest(s, block)
+        self.check_races(s, block, nest[0])
+        return DecomposePlan(block, store, value, nest[0], self.inner_box(block, value.cond), nest)
+
+    def inner_box(self, block: Block, cond: Expr) -> list[tuple[int, int]]:
+        """Where the condition holds: bounds follow from it, and it follows from them."""
+        domain = Domain({it.var: it.extent for it in block.iters})
+        box: list[tuple[int, int]] = []
+        within = domain
+        loaded = bool(loads(cond)) or any(as_int(it.extent) is None for it in block.iters)
+        inside = domain if loaded else domain.with_fact(cond)
+        for it in () if loaded else block.iters:
+            low, high = inside.bounds(it.var)
+            if inside.empty or low is None or high is None or low > high:
+                raise ScheduleError(
+                    f"the inside of block {block.name!r} is empty or not known",
+                    marks={block.name: f"inside where {cond}"},
+                )
+            box.append((low, high))
+            within = within.with_fact(binary(">=", it.var, low)).with_fact(binary("<=", it.var, high))
+        if loaded or not within.prove(cond):
+            raise ScheduleError(
+                f"the inside of block {block.name!r} is not a box",
+                marks={block.name: f"inside where {cond}"},
+                help="conditions as in i >= 1 and i < 9 can be taken apart",
+            )
+        return box
+
+    def nest(self, s: State, block: Block) -> list[Var]:
+        loop = s.loop(self.loop).var
+        found: list[Var] = []
+        key: Key = block.name
+        while key is not loop:
+            above = s.parent[key]
+            if not isinstance(above, Var):
+                raise ScheduleError(
+                    "the loop is not around the block", marks={loop: "this loop", block.name: "block"}
+                )
+            if not s.is_only_child(key, of=above):
+                raise ScheduleError(
+                    "there is something else in the loop",
+                    marks={above: "has more in its body", block.name: "than this block"},
+                )
+            if s.nodes[above].kind in GPU_AXES:
+                raise ScheduleError(
+                    f"the loop over {above.name} is bound to {s.nodes[above].kind}", marks={above: "bound"}
+                )
+            found.append(above)
+            key = above
+        return found[::-1]
+
+    def check_races(self, s: State, block: Block, top: Var) -> None:
+        """Threads that store the same element see each other's filling; before, they stored equal values."""
+        shared = [
+            v for v in s.loops_around(top) if s.nodes[v].kind not in ("serial", "unrolled", "vectorized")
+        ]
+        if shared and not binds_injectively(s, block):
+            raise ScheduleError(
+                f"iterations of the loop over {shared[0].name} may store the same elements at the same time",
+                marks={shared[0]: s.nodes[shared[0]].kind, block.name: "this block"},
+                help="decompose before parallel and bind",
+            )
+
+    def apply(self, s: State, plan: DecomposePlan) -> tuple[Any, ...]:
+        fill = self.add_fill(s, plan)
+        self.shrink(s, plan)
+        parent = s.parent[plan.loop]
+        siblings: list[Key] = []
+        for child in s.children[parent]:
+            siblings += [fill, child] if child is plan.loop else [child]
+        s.set_children(parent, siblings)
+        return (s.blocks_below(fill)[0],)
+
+    def add_fill(self, s: State, plan: DecomposePlan) -> Key:
+        """The nest again, storing the constant."""
+        block, store = plan.block, plan.store
+        loops = {v: Var(v.name) for v in plan.nest}
+        own = {it.var: Var(it.var.name) for it in block.iters}
+        put = Substitute({**loops, **own})
+        filling = Block(
+            f"{block.name}_fill",
+            tuple([Iter(own[it.var], put.expr(it.extent), it.kind) for it in block.iters]),
+            tuple([put.expr(s.resolve(b)) for b in block.bindings]),
+            (),
+            (),
+            (Store(store.buffer, put.exprs(store.indices), plan.value.b),),
+            predicate=tuple([put.expr(s.resolve(p)) for p in block.predicate]),
+        )
+        nest: Any = with_signature(filling)
+        for var in reversed(plan.nest):
+            node: For = s.nodes[var]
+            nest = For(loops[var], put.expr(s.resolve(node.extent)), (nest,), node.kind, node.annotations)
+        return s.add(nest)
+
+    def shrink(self, s: State, plan: DecomposePlan) -> None:
+        """Restrict the old block to the inside."""
+        block = plan.block
+        iters: list[Iter] = []
+        bindings: list[Expr] = []
+        predicate = list(block.predicate)
+        values: dict[Var, Expr] = {}
+        for at, (it, binding, (low, high)) in enumerate(
+            zip(block.iters, block.bindings, plan.box, strict=True)
+        ):
+            count = high - low + 1
+            if count == as_int(it.extent):
+                iters.append(it)
+                bindings.append(binding)
+                continue
+            new = Var(it.var.name)
+            iters.append(Iter(new, const(count)))
+            values[it.var] = new + low
+            if self.is_own_loop(s, plan, at):
+                assert isinstance(binding, Var)
+                s.update(binding, extent=const(count))
+                s.extents[binding] = const(count)
+                bindings.append(binding)
+            else:
+                bindings.append(binding - low)
+                predicate += [binary(">=", binding, low)] if low > 0 else []
+                predicate += [binary("<=", binding, high)] if high < (as_int(it.extent) or 0) - 1 else []
+        tidy = Tidy({**values}, Domain({it.var: it.extent for it in iters}))
+        store = Store(plan.store.buffer, tidy.exprs(plan.store.indices), tidy.expr(plan.value.a))
+        s.nodes[block.name] = with_signature(
+            changed(
+                block, iters=tuple(iters), bindings=tuple(bindings), predicate=tuple(predicate), body=(store,)
+            )
+        )
+
+    def is_own_loop(self, s: State, plan: DecomposePlan, at: int) -> bool:
+        """Whether an iterator is a loop of the nest that serves nothing else."""
+        var = plan.block.bindings[at]
+        if not isinstance(var, Var) or not any(var is v for v in plan.nest):
+            return False
+        if s.fixed_extent(var) != as_int(plan.block.iters[at].extent):
+            return False
+        others = [b for n, b in enumerate(plan.block.bindings) if n != at] + list(plan.block.predicate)
+        others += [s.extents[v] for v in plan.nest]
+        return not any(leaf is var for e in others for v in free_vars(e) for leaf in s.leaves(v))
+
+
+class Tidy(Substitute):
+    """Replaces variables and simplifies indices that change."""
+
+    def __init__(self, values: dict[Var, Expr], domain: Domain) -> None:
+        super().__init__(values)
+        self.domain = domain
+
+    def exprs(self, items: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([e if (new := self.expr(e)) is e else simplify(new, self.domain) for e in items])
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is Load:
+            return Load(e.buffer, self.exprs(e.indices))
+        return super().expr(e)
 
 
 class PaddingSteps(Steps):
-    pass
+    def pad_einsum(self, block: BlockRV, padding: Sequence[int | ExprRV]) -> list[BlockRV]:
+        """Round the extents of a sum of products up; gives the copying blocks. See `PadEinsum`."""
+        return list(self.run(PadEinsum(block, tuple(padding))))
+
+    def decompose_padding(self, block: BlockRV, loop: LoopRV) -> BlockRV:
+        """Take padding apart; gives the block that fills. See `DecomposePadding`."""
+        return self.run(DecomposePadding(block, loop))[0]

@@ -1,9 +1,347 @@
-"""Primitives for cutting and joining loops side by side: loop_partition, merge."""
+"""Primitives for loops side by side: loop_partition cuts one into consecutive pieces, merge makes one of several."""
 
 from __future__ import annotations
 
-from .base import Steps
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...arith import block_signature
+from ...errors import ScheduleError
+from ...ir import (
+    Assert,
+    Block,
+    Body,
+    Buffer,
+    Expr,
+    For,
+    Iter,
+    Load,
+    Stmt,
+    Substitute,
+    Var,
+    binary,
+    changed,
+    const,
+    same_expr,
+    subexpressions,
+    walk,
+)
+from ..analysis.dependence import crossing
+from ..analysis.forms import Forms
+from ..state import Key, Part, Split, State
+from .base import ExprRV, LoopRV, Primitive, Steps, primitive
+from .loops import check_plain
+
+
+@dataclass(slots=True)
+class PartitionPlan:
+    loop: For
+    sizes: tuple[int, ...]
+
+
+@primitive("loop_partition")
+class LoopPartition(Primitive):
+    """Cut a loop into loops side by side, each with a piece of its range. What is below is copied: the first
+    piece keeps the blocks and loops, the others get new ones.
+
+    rewrite:   for i in range(10): S[i]
+          -->  for i_0 in range(3): S[i_0]
+               for i_1 in range(7): S_1[i_1 + 3]
+    requires:  1. the loop is serial and not annotated
+               2. its extent is a constant
+               3. factors are positive; at most one is None and is worked out
+               4. they sum up to the extent, and the one that is worked out is positive
+    The order of iterations stays, so this is always right. Where a reduction is cut, only the piece at 0 has its
+    `init`; the others go on with what is there.
+    """
+
+    loop: LoopRV
+    factors: tuple[int | ExprRV | None, ...]
+
+    def check(self, s: State) -> PartitionPlan:
+        loop = s.loop(self.loop)
+        check_plain(loop, "partition")
+        extent = s.fixed_extent(loop.var)
+        if extent is None:
+            raise ScheduleError(
+                "the extent of the loop is not a constant", marks={loop.var: "its extent is an expression"}
+            )
+        if not self.factors:
+            raise ScheduleError("loop_partition needs at least one factor")
+        numbers = [None if f is None else s.number(f) for f in self.factors]
+        if numbers.count(None) > 1:
+            raise ScheduleError("more than one factor is None", help="leave one factor to be worked out")
+        if any(n is not None and n < 1 for n in numbers):
+            raise ScheduleError(f"factors must be positive, got {numbers}", marks={loop.var: "to be cut"})
+        known = sum(n for n in numbers if n is not None)
+        if None in numbers and known >= extent:
+            raise ScheduleError(
+                f"the factors sum up to {known} and leave nothing of {extent} for the other piece",
+                marks={loop.var: f"{extent} iterations"},
+            )
+        if None not in numbers and known != extent:
+            raise ScheduleError(
+                f"the factors sum up to {known}, not to {extent}",
+                marks={loop.var: f"{extent} iterations"},
+                help="make one factor None: it takes what is left",
+            )
+        return PartitionPlan(loop, tuple([extent - known if n is None else n for n in numbers]))
+
+    def apply(self, s: State, plan: PartitionPlan) -> tuple[Any, ...]:
+        old = plan.loop.var
+        below = set(loops_below(s, old))
+        body = s.children[old]
+        pieces = tuple([Var(f"{old.name}_{n}") for n in range(len(plan.sizes))])
+        bodies: list[list[Key]] = []
+        at = 0
+        copies: list[Piece] = []
+        for n, (var, size) in enumerate(zip(pieces, plan.sizes, strict=True)):
+            copies.append(Piece(s, old, binary("+", var, const(at)), below, fresh=n > 0))
+            at += size
+        # The first piece takes over the nodes that the others are copied from, so it comes last.
+        for piece in reversed(copies):
+            bodies.insert(0, [piece.copy(key) for key in body])
+        s.replace(old, pieces)
+        for var, size, inside in zip(pieces, plan.sizes, bodies, strict=True):
+            s.nest([For(var, const(size), ())], inside)
+        return pieces
+
+
+def loops_below(s: State, key: Key) -> list[Var]:
+    """The loops below a node, also inside blocks."""
+    found: list[Var] = []
+    for child in s.children[key]:
+        found += [child] if isinstance(child, Var) else []
+        found += loops_below(s, child)
+    return found
+
+
+class Piece(Substitute):
+    """What is below a loop, with the loop's variable replaced by the place of one piece. With `fresh`, every
+    variable, block and buffer that is declared there is a new one."""
+
+    def __init__(self, s: State, old: Var, place: Expr, below: set[Var], fresh: bool) -> None:
+        super().__init__({})
+        self.s = s
+        self.old = old
+        self.below = below
+        self.fresh = fresh
+        self.known: dict[Var, Expr] = {old: place}
+        self.renamed: dict[Buffer, Buffer] = {}
+
+    # --- variables ---
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is not Var:
+            return super().expr(e)
+        found = self.known.get(e)
+        if found is None:
+            found = self.known[e] = self.variable(e)
+        return found
+
+    def variable(self, var: Var) -> Expr:
+        """What a variable that has a definition is in this piece."""
+        definition = self.s.definitions.get(var)
+        leaves = set(self.s.leaves(var))
+        if definition is None or (
+            self.old not in leaves and (not self.fresh or leaves.isdisjoint(self.below))
+        ):
+            return var
+        if self.old in leaves:  # a definition holds variables only, so it is written out
+            value = self.s.definition(var)
+            assert value is not None
+            return self.expr(value)
+        new = Var(var.name)
+        self.s.extents[new] = self.expr(self.s.extents[var])
+        if isinstance(definition, Split):
+            self.s.definitions[new] = Split(self.variables(definition.digits))
+            return new
+        # The parts of a fused loop know of each other: all get their names at once.
+        names = tuple([new if d is var else Var(d.name) for d in definition.digits])
+        whole = self.expr(definition.whole)
+        assert isinstance(whole, Var)
+        for n, (digit, name) in enumerate(zip(definition.digits, names, strict=True)):
+            self.known[digit] = name
+            self.s.extents[name] = self.expr(self.s.extents[digit])
+            self.s.definitions[name] = Part(whole, names, n)
+        return new
+
+    def variables(self, old: tuple[Var, ...]) -> tuple[Var, ...]:
+        new = [self.expr(v) for v in old]
+        return tuple([v for v in new if isinstance(v, Var)])
+
+    def declared(self, var: Var) -> Var:
+        if not self.fresh:
+            return var
+        new = self.known[var] = Var(var.name)
+        return new
+
+    # --- statements ---
+
+    def copy(self, key: Key) -> Key:
+        """Enter the copy of a node with all below it; gives its key."""
+        s = self.s
+        node = s.nodes[key]
+        children = s.children[key]
+        if isinstance(node, For):
+            var = self.declared(node.var)
+            extent = self.expr(node.extent)
+            s.nodes[var] = changed(node, var=var, extent=extent)
+            s.extents[var] = extent
+            new: Key = var
+        elif isinstance(node, Block):
+            new = s.fresh_block_name(node.name) if self.fresh else key
+            s.nodes[new] = changed(self.outer_block(node), name=new)
+        elif self.fresh:
+            s.counter += 1
+            new = s.counter
+            s.nodes[new] = self.stmt(node)
+        else:
+            new = key
+            s.nodes[new] = self.stmt(node)
+        s.set_children(new, [self.copy(child) for child in children])
+        return new
+
+    def outer_block(self, node: Block) -> Block:
+        """The copy of a block among the loops."""
+        if not self.fresh:
+            return changed(node, bindings=self.exprs(node.bindings), predicate=self.exprs(node.predicate))
+        new = self.block(node)
+        if not node.init or self.may_begin(node):
+            return new
+        new = changed(new, init=())
+        if self.s.children[node.name]:
+            return changed(new, reads=(*new.writes, *new.reads))
+        reads, writes = block_signature(new)
+        return changed(new, reads=reads, writes=writes)
+
+    def may_begin(self, node: Block) -> bool:
+        """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is above
+        0 throughout."""
+        forms = Forms(self.s, self.old, self.below)
+        whole = (1, self.s.fixed_extent(self.old))
+        for it, binding in zip(node.iters, node.bindings, strict=True):
+            form = forms.expr(binding) if it.kind == "reduce" else None
+            if form is not None and form.low >= 0 and list(form.moving) == [whole]:
+                rises = all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items())
+                if rises and form.moving[whole] > 0:
+                    return False
+        return True
+
+    def stmt(self, s: Stmt) -> Stmt | Body:
+        if isinstance(s, For):
+            return super().stmt(changed(s, var=self.declared(s.var)))
+        if isinstance(s, Block):
+            return self.block(s)
+        return super().stmt(s)
+
+    def block(self, s: Block) -> Block:
+        iters = tuple([Iter(self.declared(it.var), it.extent, it.kind) for it in s.iters])
+        if self.fresh:
+            self.renamed.update({b: replace(b) for b in s.allocs})
+        new = super().stmt(changed(s, iters=iters))
+        assert isinstance(new, Block)
+        return new
+
+    def buffer(self, b: Buffer) -> Buffer:
+        return self.renamed.get(b, b)
+
+
+@primitive("merge")
+class Merge(Primitive):
+    """Make one loop of loops that follow one another; its body is their bodies, one after the other.
+
+    rewrite:   for i in range(n): S[i]
+               for j in range(n): R[j]
+          -->  for i_j in range(n): S[i_j]; R[i_j]
+    requires:  1. there are at least two loops, in program order, next to each other in one body
+               2. all are serial and not annotated
+               3. their extents are equal, and nothing that the loops write changes them
+               4. no iteration of a later loop touches what a later iteration of an earlier loop touches, where one
+                  of them writes it
+               5. no block below checks an assertion, which would come too late
+    """
+
+    loops: tuple[LoopRV, ...]
+
+    def check(self, s: State) -> list[For]:
+        loops = [s.loop(h) for h in self.loops]
+        if len(loops) < 2:
+            raise ScheduleError("merge needs at least two loops")
+        if len({loop.var for loop in loops}) < len(loops):
+            raise ScheduleError("a loop is named twice")
+        self.check_adjacent(s, loops)
+        for loop in loops:
+            check_plain(loop, "merge")
+        self.check_extents(s, loops)
+        for loop in loops:
+            for name in s.blocks_below(loop.var):
+                if has_assertion(s, name):
+                    raise ScheduleError(
+                        f"block {name!r} checks an assertion, which others may rely on",
+                        marks={name: "has an assertion"},
+                    )
+        why = crossing(s, [loop.var for loop in loops])
+        if why:
+            raise ScheduleError(
+                f"the loops cannot run side by side: {why}",
+                marks={loop.var: "to be merged" for loop in loops},
+            )
+        return loops
+
+    def check_adjacent(self, s: State, loops: list[For]) -> None:
+        for first, second in zip(loops, loops[1:]):
+            around = s.children[s.parent[first.var]]
+            place = next(n for n, key in enumerate(around) if key is first.var)
+            if place + 1 == len(around) or around[place + 1] is not second.var:
+                raise ScheduleError(
+                    "the loops do not follow one another",
+                    marks={first.var: "first", second.var: "must come right after it"},
+                    help="name loops of one body in program order, with nothing between them",
+                )
+
+    def check_extents(self, s: State, loops: list[For]) -> None:
+        first = s.resolve(loops[0].extent)
+        for loop in loops[1:]:
+            extent = s.resolve(loop.extent)
+            if not same_expr(first, extent):
+                raise ScheduleError(
+                    f"the extents differ: {first} and {extent}",
+                    marks={loops[0].var: f"{first} iterations", loop.var: f"{extent} iterations"},
+                    help="loop_partition cuts off what is too long",
+                )
+        loaded = any(type(x) is Load for x in subexpressions(first))
+        if loaded:
+            raise ScheduleError(
+                "the extent is a loaded value, which the loops may change",
+                marks={loops[0].var: f"{first} iterations"},
+            )
+
+    def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
+        merged = Var("_".join(loop.var.name for loop in plan))
+        body = [key for loop in plan for key in s.children[loop.var]]
+        s.replace(plan[0].var, [merged])
+        for loop in plan[1:]:
+            s.replace(loop.var, [])
+        s.nest([For(merged, plan[0].extent, ())], body)
+        for loop in plan:
+            s.definitions[loop.var] = Split((merged,))
+        return (merged,)
+
+
+def has_assertion(s: State, key: Key) -> bool:
+    node = s.nodes[key]
+    return any(isinstance(x, Assert) for x in walk(node)) or any(
+        has_assertion(s, child) for child in s.children[key]
+    )
 
 
 class PartitionSteps(Steps):
-    pass
+    def loop_partition(self, loop: LoopRV, factors: Sequence[int | ExprRV | None]) -> list[LoopRV]:
+        """Cut a loop into loops side by side; see `LoopPartition`."""
+        return list(self.run(LoopPartition(loop, tuple(factors))))
+
+    def merge(self, *loops: LoopRV) -> LoopRV:
+        """Make one loop of loops that follow one another; see `Merge`."""
+        return self.run(Merge(loops))[0]

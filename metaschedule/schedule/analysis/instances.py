@@ -1,0 +1,169 @@
+"""Which loops drive which iterators of a block, and whether every instance runs once.
+
+Bindings speak of variables that may have been split or fused; the loops behind them are their *leaves*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...arith import Domain, iteration_map, simplify
+from ...errors import ScheduleError
+from ...ir import Binary, Block, Const, Expr, Load, Var, as_int, const, free_vars, subexpressions, substitute
+from ..state import Part, Split, State
+from .reordering import order_matters
+
+ZERO = const(0)
+
+
+def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
+    """The loops that expressions depend on."""
+    return {leaf for e in exprs for v in free_vars(e) for leaf in s.leaves(v)}
+
+
+def leaves_by_kind(s: State, block: Block) -> tuple[set[Var], set[Var]]:
+    """The loops behind the spatial and behind the reduce iterators."""
+    pairs = list(zip(block.iters, block.bindings, strict=True))
+    return (
+        leaves_of(s, [b for it, b in pairs if it.kind == "spatial"]),
+        leaves_of(s, [b for it, b in pairs if it.kind == "reduce"]),
+    )
+
+
+def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
+    """`leaves_by_kind`; raises if a loop drives iterators of both kinds."""
+    spatial, reducing = leaves_by_kind(s, block)
+    for var in s.loops_around(block.name):
+        if var in spatial and var in reducing:
+            raise ScheduleError(
+                f"the loop over {var.name} drives spatial and reduction iterators of block {block.name!r}",
+                marks={var: "both spatial and reduction"},
+                help="do not fuse loops of the two kinds",
+            )
+    return spatial, reducing
+
+
+def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
+    """Raises unless distinct points of `loops` (those outside being fixed) are distinct instances."""
+    if _are_read_off(s, block, loops):
+        return
+    outer = [v for v in s.loops_around(block.name) if v not in set(loops)]
+    extents = {v: s.fixed_extent(v) for v in (*outer, *loops)}
+    known = {v: n for v, n in extents.items() if n is not None}
+    bindings = [s.resolve(b) for b in block.bindings]
+    mapped = None
+    if len(known) == len(extents):
+        mapped = iteration_map([*bindings, *outer], known, [s.resolve(c) for c in block.predicate])
+    if mapped is None or not mapped.injective:
+        raise ScheduleError(
+            f"an instance of block {block.name!r} may run more than once in its loops",
+            marks={block.name: "its bindings do not tell its iterations apart", **dict.fromkeys(loops, "")},
+        )
+
+
+def _are_read_off(s: State, block: Block, loops: Sequence[Var]) -> bool:
+    """Whether every loop is, or is a part of, variables that the block is bound to as they are."""
+    bound = {b for b in block.bindings if type(b) is Var}
+    wholes: dict[Var, list[Var]] = {}
+    for var, known in s.definitions.items():
+        for digit in known.digits if isinstance(known, Split) else (known.whole,):
+            wholes.setdefault(digit, []).append(var)
+
+    def is_known(var: Var) -> bool:
+        if var in bound or s.fixed_extent(var) == 1:
+            return True
+        above = wholes.get(var)
+        return above is not None and all(map(is_known, above))
+
+    return all(map(is_known, loops))
+
+
+def is_count(s: State, e: Expr, loops: set[Var]) -> bool:
+    """Whether a condition is `v < n`, n positive, for a variable that was split into some of `loops` (and
+    never fused): true where they are 0, and true for smaller values of them where it is true for larger."""
+    if not (isinstance(e, Binary) and e.op == "<" and type(e.a) is Var and (as_int(e.b) or 0) > 0):
+        return False
+
+    def is_split(var: Var) -> bool:
+        known = s.definitions.get(var)
+        if isinstance(known, Part):
+            return False
+        return var in loops if known is None else all(map(is_split, known.digits))
+
+    return is_split(e.a)
+
+
+def at_zero(s: State, e: Expr, loops: set[Var]) -> Expr:
+    """`e` in terms of the loops that exist, those of `loops` being 0."""
+    return substitute(s.resolve(e), dict.fromkeys(loops, ZERO))
+
+
+def split_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
+    """The conjuncts for the `init`: those without reduction loops. Raises unless the others certainly hold at
+    the first iteration of the reduction, so that `init` runs wherever the conjuncts given here hold."""
+    kept = [c for c in block.predicate if not leaves_of(s, [c]) & reducing]
+    others = [c for c in block.predicate if leaves_of(s, [c]) & reducing]
+    domain: Domain | None = None
+    for c in others:
+        if is_count(s, c, reducing):
+            continue
+        if domain is None:
+            domain = s.domain(block.name)
+            for fact in kept:
+                domain = domain.with_fact(s.resolve(fact))
+        if not domain.prove(at_zero(s, c, reducing)):
+            raise ScheduleError(
+                f"the first iteration of the reduction may be left out: it runs only where {c}",
+                marks={block.name: "its init may not run"},
+            )
+    for it, binding in zip(block.iters, block.bindings, strict=True):
+        if it.kind == "reduce" and type(binding) is not Var:
+            first = simplify(at_zero(s, binding, reducing), s.domain(block.name))
+            if not (isinstance(first, Const) and first.value == 0):
+                raise ScheduleError(
+                    f"{it.var.name} of block {block.name!r} starts at {first}, so that its init may not run first",
+                    marks={block.name: f"{it.var.name} is bound to {s.resolve(binding)}"},
+                )
+    return kept
+
+
+def check_not_empty(s: State, loops: Iterable[Var]) -> None:
+    """Raises unless each loop certainly has an iteration."""
+    for var in loops:
+        if (s.fixed_extent(var) or 0) < 1:
+            raise ScheduleError(
+                f"the loop over {var.name} may be empty, and the init would not run",
+                marks={var: f"its extent is {s.resolve(s.extents[var])}"},
+            )
+
+
+def check_independent(s: State, block: Block) -> None:
+    """Raises if instances of a block with different spatial iterators may see what others write."""
+    why = order_matters(s, block)
+    if why and not stores_tiles(block):
+        raise ScheduleError(f"instances of block {block.name!r} may depend on each other: {why}",
+                            marks={block.name: why})  # fmt: skip
+
+
+def stores_tiles(block: Block) -> bool:
+    """Whether blocks with loops inside write tiles that do not overlap, and read no others: each spatial
+    iterator moves some dimension of the written regions by at least their size."""
+    read = {r.buffer for r in block.reads}
+    if any(w.buffer in read for w in block.writes) or not block.writes:
+        return False
+    spatial = [it.var for it in block.iters if it.kind == "spatial" and as_int(it.extent) != 1]
+    reducing = {it.var for it in block.iters if it.kind == "reduce"}
+    for region in block.writes:
+        apart: set[Var] = set()
+        for start, extent in region.ranges:
+            used, size = free_vars(start), as_int(extent)
+            if reducing & set(used) or any(isinstance(x, Load) for x in subexpressions(start)):
+                return False
+            if len(used) == 1 and size is not None:
+                var = used[0]
+                step = as_int(simplify(substitute(start, {var: var + 1}) - start))
+                if step is not None and step >= size:
+                    apart.add(var)
+        if not all(v in apart for v in spatial):
+            return False
+    return True

@@ -1,0 +1,333 @@
+"""What must be true of a block, and of the loop, for the block to be moved below the loop.
+
+Shared by compute_at and reverse_compute_at. A block that moves gets new loops, and its instances run in
+another order, maybe more than once; so it must be one whose instances do not depend on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...errors import ScheduleError
+from ...ir import (
+    Assert,
+    Binary,
+    Block,
+    Body,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Iter,
+    Load,
+    Store,
+    Var,
+    as_int,
+    changed,
+    const,
+    expressions,
+    free_vars,
+    same_expr,
+    walk,
+)
+from ..state import ROOT, Key, State
+from .accesses import Access, bound_plainly
+from .reducers import find_reducer
+from .regions import Frame
+
+Form = tuple[tuple[Var | None, int], ...]  # per dimension the iterator and what is added to it
+
+
+@dataclass(slots=True)
+class Move:
+    """A block with its new loops, and where it goes: below `loop`, as the child number `at`."""
+
+    block: Block
+    loops: list[For]
+    loop: Var
+    at: int
+
+
+def carry_out(s: State, move: Move) -> None:
+    """Take a block from where it is, with the loops that become empty, and put it in its new place."""
+    name = move.block.name
+    take_away(s, name)
+    s.nodes[name] = move.block
+    s.children.setdefault(name, ())
+    top: Key = s.nest(move.loops, [name]) if move.loops else name
+    children = s.children[move.loop]
+    s.set_children(move.loop, [*children[: move.at], top, *children[move.at :]])
+
+
+def take_away(s: State, key: Key) -> None:
+    """Take a node out of the tree, and the loops around it that have nothing else in them."""
+    parent = s.parent[key]
+    while parent is not ROOT and not isinstance(parent, str) and s.is_only_child(key, of=parent):
+        key, parent = parent, s.parent[parent]
+        s.forget(key)
+    s.set_children(parent, [c for c in s.children[parent] if c is not key])
+
+
+# --- the place ------------------------------------------------------------------------------------
+
+
+def check_place(s: State, block: Block, loop: Var) -> Key:
+    """Raises unless a block can go below a loop at all; gives the innermost node around both."""
+    above = list(s.ancestors(block.name))
+    if any(key is loop for key in above):
+        raise ScheduleError(
+            f"block {block.name!r} is inside of the loop over {loop.name} already",
+            marks={loop: "this loop", block.name: "is around this block"},
+        )
+    if s.scope(loop) is not s.scope(block.name):
+        raise ScheduleError(
+            f"block {block.name!r} and the loop over {loop.name} are not in the same block",
+            marks={loop: "another body", block.name: "than this one's"},
+        )
+    around = {id(key) for key in above}
+    meeting: Key = ROOT
+    for key in (loop, *s.ancestors(loop)):
+        if id(key) in around:
+            meeting = key
+            break
+        node = s.nodes[key]
+        if isinstance(node, For) and node.kind == "vectorized":
+            raise ScheduleError(
+                f"the loop over {node.var.name} is vectorized",
+                marks={node.var: "nothing can be moved into it"},
+                help="vectorize after the block has been moved",
+            )
+    for key in above:
+        if key is meeting:
+            break
+        if isinstance(s.nodes[key], If):
+            raise ScheduleError(
+                f"block {block.name!r} is under a condition that is not around the loop over {loop.name}",
+                marks={block.name: "under a condition"},
+            )
+    for key in (loop, *s.ancestors(loop)):
+        node = s.nodes[key]
+        if isinstance(node, For) and node.kind == "vectorized":
+            raise ScheduleError(
+                f"the loop over {node.var.name} is vectorized",
+                marks={node.var: "nothing can be moved into it"},
+                help="vectorize after the block has been moved",
+            )
+    return meeting
+
+
+def child_towards(s: State, key: Key, top: Key) -> Key:
+    """The child of `top` that a node is in, or is."""
+    while s.parent[key] is not top:
+        key = s.parent[key]
+    return key
+
+
+def position(s: State, key: Key, top: Key) -> int:
+    """Where among the children of `top` a node is."""
+    child = child_towards(s, key, top)
+    return next(n for n, c in enumerate(s.children[top]) if c is child)
+
+
+def is_below(s: State, key: Key, loop: Key) -> bool:
+    return any(above is loop for above in s.ancestors(key))
+
+
+# --- the block ------------------------------------------------------------------------------------
+
+
+def check_block(s: State, block: Block) -> dict[Buffer, Form | None]:
+    """Raises unless a block computes elements independently of each other; gives where it stores them (None if
+    that is not an iterator per dimension)."""
+    name = block.name
+    if not block.iters:
+        raise ScheduleError(
+            f"block {name!r} has no iterators", marks={name: "opaque: it runs as it is written"}
+        )
+    if s.children[name]:
+        raise ScheduleError(f"block {name!r} has blocks inside", marks={name: "has blocks inside"})
+    if any(as_int(it.extent) is None for it in block.iters):
+        raise ScheduleError(
+            f"an iterator of block {name!r} has an extent that is not a constant", marks={name: "here"}
+        )
+    forms = _forms(block.iters, block.init, block.body)
+    if isinstance(forms, str):
+        raise ScheduleError(
+            f"block {name!r} is neither complete nor a reduction: {forms}", marks={name: forms}
+        )
+    return forms
+
+
+@lru_cache(maxsize=4096)  # moving changes none of these, and every replay asks again
+def _forms(iters: tuple[Iter, ...], init: Body, body: Body) -> dict[Buffer, Form | None] | str:
+    spatial = {it.var: as_int(it.extent) for it in iters if it.kind == "spatial"}
+    stores: dict[Buffer, tuple[Expr, ...]] = {}
+    started: set[Buffer] = set()
+    for n, part in enumerate((init, body)):
+        for x in walk(part):
+            if isinstance(x, Assert):
+                return "it may stop the program"
+            if isinstance(x, Store):
+                first = stores.setdefault(x.buffer, x.indices)
+                if first is not x.indices and not all(map(same_expr, first, x.indices)):
+                    return f"it stores to several elements of {x.buffer.name}"
+                if not n:
+                    started.add(x.buffer)
+    if not stores:
+        return "it stores nothing"
+    found: dict[Buffer, Form | None] = {}
+    for buffer, indices in stores.items():
+        used = {v for index in indices for v in free_vars(index)}
+        if not used <= set(spatial):
+            return f"where it stores to {buffer.name} depends on more than its spatial iterators"
+        if any(n != 1 and v not in used for v, n in spatial.items()):
+            return f"several instances store to the same element of {buffer.name}"
+        form = [shifted(index) for index in indices]
+        named = [f[0] for f in form if f is not None and f[0] is not None]
+        plain = len({id(v) for v in named}) == len(named)
+        found[buffer] = tuple([f for f in form if f is not None]) if plain and None not in form else None
+    for x in expressions((*init, *body)):
+        if isinstance(x, Load) and x.buffer in stores:
+            if x.buffer not in started:
+                return f"it reads what it stores, {x.buffer.name}, without starting it"
+            if not all(map(same_expr, x.indices, stores[x.buffer])):
+                return f"it reads elements of {x.buffer.name} that other instances store"
+    return found
+
+
+def shifted(index: Expr) -> tuple[Var | None, int] | None:
+    """(variable, offset) of `v`, `v + c`, `c + v`, `v - c` or (None, c) of a constant."""
+    if isinstance(index, Var):
+        return index, 0
+    if isinstance(index, Const):
+        return None, int(index.value)
+    if isinstance(index, Binary) and index.op in ("+", "-"):
+        a, b = index.a, index.b
+        if index.op == "+" and isinstance(a, Const):
+            a, b = b, a
+        if isinstance(a, Var) and isinstance(b, Const):
+            return a, int(b.value) if index.op == "+" else -int(b.value)
+    return None
+
+
+def check_forms(block: Block, forms: dict[Buffer, Form | None], wanted: Iterable[Buffer]) -> None:
+    for buffer in wanted:
+        if forms[buffer] is None:
+            raise ScheduleError(
+                f"block {block.name!r} does not store to {buffer.name} at one spatial iterator per dimension",
+                marks={block.name: f"stores to {buffer.name}"},
+                help="transform the layout of the buffer after moving the block",
+            )
+
+
+def check_only_writer(s: State, events: list[Access], block: Block) -> None:
+    """Raises if anything else stores to what a block stores to."""
+    mine = {r.buffer for r in block.writes}
+    for event in events:
+        both = [b for b in event.writes & mine if event.key is not block.name]
+        if both:
+            key = event.key if isinstance(event.key, str) else block.name
+            raise ScheduleError(
+                f"block {block.name!r} is not the only one that stores to {both[0].name}",
+                marks={key: "this one does, too"},
+            )
+
+
+def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
+    """The loops that expressions depend on."""
+    return {leaf for e in exprs for var in free_vars(e) for leaf in s.leaves(var)}
+
+
+def check_reduction(s: State, block: Block, frame: Frame) -> None:
+    """Raises unless a block that reduces does so once per element and inside of a frame only, so that it may do so
+    again with full loops, one for each iterator, in their order."""
+    pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"]
+    if not pairs:
+        return
+    reducing = leaves_of(s, [b for _, b in pairs])
+    shared = [v for v in reducing if v in frame.outside]
+    if shared:
+        raise ScheduleError(
+            f"the reduction of block {block.name!r} goes on around both places",
+            marks={shared[0]: "a reduction loop", block.name: "reduces over it"},
+        )
+    loops = s.loops_around(block.name)
+    order = [v for v in loops if v in reducing]
+    if find_reducer(block) is None and [id(b) for _, b in pairs] != [id(v) for v in order]:
+        raise ScheduleError(
+            f"block {block.name!r} does not reduce by an operation that is known to commute",
+            marks={block.name: "its terms must keep their order"},
+        )
+    if bound_plainly(s, block):
+        used = leaves_of(s, block.bindings)
+    else:
+        tests = [t for t in block.predicate if not leaves_of(s, [t]).isdisjoint(reducing)]
+        alone = changed(
+            block,
+            iters=tuple([it for it, _ in pairs]),
+            bindings=tuple([b for _, b in pairs]),
+            predicate=tuple(tests),
+        )
+        if not bound_plainly(s, alone) or not all(leaves_of(s, [t]) <= reducing for t in tests):
+            raise ScheduleError(
+                f"the reduction of block {block.name!r} is not over loops of its own",
+                marks={block.name: "a reduction iterator is bound to something else"},
+            )
+        used = reducing
+    if order:
+        start = next(n for n, v in enumerate(loops) if v is order[0])
+        extra = [v for v in loops[start:] if v not in used and s.fixed_extent(v) != 1]
+        if extra:
+            raise ScheduleError(
+                f"the loop over {extra[0].name} repeats terms of the reduction of block {block.name!r}",
+                marks={extra[0]: "inside of a reduction loop", block.name: "reduces"},
+            )
+
+
+def is_definition_test(s: State, test: Expr) -> bool:
+    """Whether a conjunct only says that a variable that was split is below its extent. Every value below it is
+    taken, so it excludes no instance."""
+    if not (isinstance(test, Binary) and test.op == "<" and isinstance(test.a, Var)):
+        return False
+    limit, extent = as_int(test.b), s.extents.get(test.a)
+    size = None if extent is None else as_int(extent)
+    return limit is not None and size is not None and limit >= size
+
+
+def instances(s: State, block: Block) -> list[tuple[int, int]]:
+    """Per iterator the first and last value with which a block runs; raises if its predicate is more than that."""
+    sizes = [as_int(it.extent) or 0 for it in block.iters]
+    if bound_plainly(s, block):
+        return [(0, n - 1) for n in sizes]
+    frame = Frame(s, s.scope(block.name))
+    box: list[tuple[int, int]] = []
+    for binding, n in zip(block.bindings, sizes, strict=True):
+        span = frame.span(binding, const(1), block, {}, n)
+        fixed = not span.terms and span.other is None
+        box.append((max(0, span.offset), min(n, span.offset + span.extent) - 1) if fixed else (0, n - 1))
+    for test in block.predicate:
+        if is_definition_test(s, test):
+            continue
+        at, first, last = as_bound(block, test)
+        if at is None:
+            raise ScheduleError(
+                f"block {block.name!r} runs under a condition that cannot be moved: {test}",
+                marks={block.name: "has a predicate that is more than a range of its iterators"},
+            )
+        low, high = box[at]
+        box[at] = max(low, first) if first is not None else low, min(high, last) if last is not None else high
+    return box
+
+
+def as_bound(block: Block, test: Expr) -> tuple[int | None, int | None, int | None]:
+    """(iterator, first, last) if a conjunct bounds the binding of an iterator by a constant."""
+    if isinstance(test, Binary) and (limit := as_int(test.b)) is not None:
+        for n, binding in enumerate(block.bindings):
+            if test.a is binding or same_expr(test.a, binding):
+                ends = {"<": (None, limit - 1), "<=": (None, limit), ">=": (limit, None), ">": (limit + 1, None)}
+                if test.op in ends:
+                    return n, *ends[test.op]
+    return None, None, None

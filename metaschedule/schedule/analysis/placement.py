@@ -1,0 +1,148 @@
+"""Whether and how a producer can be computed where it is used: the plan of compute_at.
+
+Read `plan_compute_at` first. One iteration of the loop must find everything that the blocks below read of the
+producer; it is computed there afresh, whatever other iterations did, so regions may overlap and may be
+larger than needed. That is right if the producer's own inputs have the same values there as where it was.
+"""
+
+from __future__ import annotations
+
+from ...errors import ScheduleError
+from ...ir import Block, Buffer, Const, Expr, For, Var, as_int, binary, changed, const
+from ..state import ROOT, State
+from .accesses import Access, accesses, why_sources_change
+from .moving import (
+    Form,
+    Move,
+    check_block,
+    check_forms,
+    check_only_writer,
+    check_place,
+    check_reduction,
+    instances,
+    is_below,
+    position,
+)
+from .regions import Frame, Span, clipped, touched, union_of
+
+
+def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
+    """How to compute a block below a loop; raises `ScheduleError` if that would be wrong."""
+    forms = check_block(s, block)
+    meeting = check_place(s, block, loop)
+    check_not_output(s, block)
+    events = accesses(s)
+    check_only_writer(s, events, block)
+    consumers = check_consumers(s, events, block, loop)
+    if position(s, block.name, meeting) > position(s, loop, meeting):
+        raise ScheduleError(
+            f"block {block.name!r} runs after the loop over {loop.name}",
+            marks={block.name: "later", loop: "earlier"},
+            help="reverse_compute_at moves a block into an earlier loop",
+        )
+    sources = {r.buffer for r in block.reads}
+    why = why_sources_change(s, events, sources, block.name)
+    if why:
+        raise ScheduleError(
+            f"what block {block.name!r} reads may be different at the loop over {loop.name}: {why}",
+            marks={block.name: "reads it", loop: "would read it here"},
+        )
+    check_reduction(s, block, Frame(s, meeting))
+    box = instances(s, block)
+    read = {r.buffer for b in consumers for r in b.reads}
+    needed = [w.buffer for w in block.writes if w.buffer in read]
+    check_forms(block, forms, needed)
+    frame = Frame(s, loop)
+    spans = required(frame, block, forms, needed, consumers)
+    at = min(position(s, b.name, loop) for b in consumers)
+    return placed(frame, block, box, spans, at, preserve_unit_loops)
+
+
+def check_not_output(s: State, block: Block) -> None:
+    outputs = set(s.original.outputs)
+    scope = s.scope(block.name)
+    if scope is not ROOT:
+        outputs |= {r.buffer for r in (*s.nodes[scope].writes, *s.nodes[scope].reads)}
+    for region in block.writes:
+        if region.buffer in outputs:
+            raise ScheduleError(
+                f"block {block.name!r} stores to {region.buffer.name}, which is an output",
+                marks={block.name: "an output block"},
+                help="cache_write makes a stage before the output that can be moved",
+            )
+
+
+def check_consumers(s: State, events: list[Access], block: Block, loop: Var) -> list[Block]:
+    """The blocks below the loop that read what a block stores; raises if others do."""
+    mine = {r.buffer for r in block.writes}
+    below = s.blocks_below(loop)
+    consumers = [s.nodes[b] for b in below if any(r.buffer in mine for r in s.nodes[b].reads)]
+    if not consumers:
+        raise ScheduleError(
+            f"no block below the loop over {loop.name} reads what block {block.name!r} stores",
+            marks={loop: "not used here", block.name: "to be moved"},
+        )
+    known = {b.name for b in consumers}
+    for event in events:
+        if event.key is block.name or not event.reads & mine:
+            continue
+        around = [event.key, *s.ancestors(event.key)]
+        if event.outside or not is_below(s, event.key, loop) or not any(k in known for k in around):
+            marks = {event.key: "reads it, too"} if isinstance(event.key, (str, Var)) else {}
+            raise ScheduleError(
+                f"not everything that reads what block {block.name!r} stores is in a block below the loop "
+                f"over {loop.name}",
+                marks={**marks, loop: "the loop"},
+                help="take a loop around all of its consumers",
+            )
+    return consumers
+
+
+def required(
+    frame: Frame, block: Block, forms: dict[Buffer, Form | None], needed: list[Buffer], consumers: list[Block]
+) -> dict[Var, Span]:
+    """Per spatial iterator the values that one iteration of the loop needs."""
+    spans: dict[Var, Span] = {}
+    for buffer in needed:
+        form = forms[buffer]
+        assert form is not None
+        for consumer in consumers:
+            for region in consumer.reads:
+                if region.buffer is not buffer:
+                    continue
+                for span, (var, offset), n in zip(
+                    touched(frame, region, consumer), form, buffer.shape, strict=True
+                ):
+                    if var is None:
+                        continue
+                    span = Span(span.terms, span.offset - offset, span.extent, span.other)
+                    size = n + abs(offset)
+                    spans[var] = union_of(frame, spans[var], span, size) if var in spans else span
+    return spans
+
+
+def placed(
+    frame: Frame, block: Block, box: list[tuple[int, int]], spans: dict[Var, Span], at: int, units: bool
+) -> Move:
+    """The block with a loop per iterator over what is needed of its domain."""
+    loops: list[For] = []
+    bindings: list[Expr] = []
+    tests: list[Expr] = []
+    for n, (it, (first, last)) in enumerate(zip(block.iters, box, strict=True)):
+        found = spans.get(it.var)
+        span = Span({}, first, last - first + 1) if found is None else clipped(found, first, last)
+        binding: Expr = span.start
+        if units or span.extent != 1:
+            var = Var(f"ax{n}")
+            loops.append(For(var, const(span.extent), ()))
+            binding = var if isinstance(binding, Const) and not binding.value else binding + var
+        bindings.append(binding)
+        if span.terms or span.other is not None:
+            low, high = frame.bounds(span)
+            if low is None or low < first:
+                tests.append(binary(">=", binding, const(first)))
+            if high is None or high + span.extent - 1 > last:
+                tests.append(binary("<", binding, const(last + 1)))
+    new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
+    assert isinstance(frame.key, Var) and all(as_int(loop.extent) is not None for loop in loops)
+    return Move(new, loops, frame.key, at)

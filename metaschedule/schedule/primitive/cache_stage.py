@@ -1,0 +1,273 @@
+"""What cache stages share: which buffer, where the copy goes, the copy itself.
+
+A copy must see what its readers saw: between it and them nothing may store to the buffer. `place_before` and
+`place_after` look for the outermost such place, so that a copy runs as seldom as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...errors import ScheduleError
+from ...ir import (
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Iter,
+    Load,
+    Region,
+    Rewriter,
+    Store,
+    Substitute,
+    Var,
+    binary,
+    const,
+    own_expressions,
+    subexpressions,
+    substitute,
+    walk,
+)
+from ...ir.buffer import SCOPES
+from ..analysis.written import Box
+from ..state import ROOT, Key, State
+
+
+def accessed_buffer(block: Block, kind: str, index: int) -> Buffer:
+    """The buffer of the region that a block reads or writes as its `index`-th."""
+    if kind not in ("read", "write"):
+        raise ScheduleError(f'kind is {kind!r}: it must be "read" or "write"')
+    regions = block.reads if kind == "read" else block.writes
+    if type(index) is not int or not 0 <= index < len(regions):
+        names = ", ".join(f"{n}: {r.buffer.name}" for n, r in enumerate(regions)) or "nothing"
+        raise ScheduleError(
+            f"block {block.name!r} has no {kind} {index!r}",
+            marks={block.name: "this block"},
+            help=f"it {kind}s {names}",
+        )
+    return regions[index].buffer
+
+
+def check_scope(scope: str) -> None:
+    if scope not in SCOPES:
+        raise ScheduleError(f"unknown scope {scope!r}", help=f"one of {', '.join(SCOPES)}")
+
+
+def is_never_written(s: State, buffer: Buffer) -> bool:
+    return buffer.data is not None or any(b is buffer for b in s.original.inputs)
+
+
+# --- who touches a buffer ---
+
+
+def loads_from(e: Expr, buffer: Buffer) -> bool:
+    if type(e) is Var:
+        return False
+    return any(type(x) is Load and x.buffer is buffer for x in subexpressions(e))
+
+
+def stores_to(s: State, key: Key, buffer: Buffer) -> bool:
+    """Whether a node itself (a block with all that is in it) stores to a buffer."""
+    node = s.nodes[key]
+    if isinstance(node, Block):
+        return any(w.buffer is buffer for w in node.writes)
+    return not isinstance(node, For) and any(isinstance(x, Store) and x.buffer is buffer for x in walk(node))
+
+
+def reads_from(s: State, key: Key, buffer: Buffer) -> bool:
+    """Whether a node itself (a block with all that is in it) reads a buffer."""
+    node = s.nodes[key]
+    if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
+        return True
+    if isinstance(node, (Block, For)):
+        return any(loads_from(e, buffer) for e in own_expressions(node))
+    return any(loads_from(e, buffer) for x in walk(node) for e in own_expressions(x))
+
+
+def writers(s: State, buffer: Buffer) -> list[Key]:
+    """The outermost blocks, and statements outside of blocks, that store to a buffer."""
+    return [key for key in s.statements_below(ROOT) if stores_to(s, key, buffer)]
+
+
+# --- places ---
+
+
+def path(s: State, scope: Key, key: Key) -> list[Key]:
+    """What leads from a scope to a node below it: the child of the scope first, the node last."""
+    found: list[Key] = [key]
+    for above in s.ancestors(key):
+        if above is scope:
+            break
+        found.append(above)
+    return found[::-1]
+
+
+def position(s: State, parent: Key, child: Key) -> int:
+    return next(n for n, c in enumerate(s.children[parent]) if c is child)
+
+
+def check_descent(s: State, key: Key) -> None:
+    """A copy goes inside of a loop only where iterations have memory of their own."""
+    node = s.nodes[key]
+    if isinstance(node, For) and node.kind not in ("serial", "parallel", "unrolled"):
+        raise ScheduleError(
+            f"the copy would have to run inside of a {node.kind} loop",
+            marks={key: node.kind},
+            help="cache before vectorize and bind",
+        )
+
+
+def place_before(s: State, scope: Key, users: list[str], stores: list[Key], buffer: Buffer) -> tuple[Key, Key]:
+    """(parent, child) such that a copy just before the child has what `users`, all below the parent, read."""
+    ways = [path(s, scope, user) for user in users]
+    store_ways = [path(s, scope, w) for w in stores]
+    parent, depth = scope, 0
+    while True:
+        spots = [position(s, parent, way[depth]) for way in ways]
+        first, last = min(spots), max(spots)
+        kids = s.children[parent]
+        span = kids[first : last + 1]
+        inside = [way for way in store_ways if len(way) > depth and any(way[depth] is kid for kid in span)]
+        if not inside:
+            return parent, kids[first]
+        if first != last or isinstance(kids[first], str):
+            raise ScheduleError(
+                f"{buffer.name} is written between the copy and its readers",
+                marks={**{user: "reads the copy" for user in users}, inside[0][-1]: f"writes {buffer.name}"},
+                help="cache for fewer consumers, or move the writer first",
+            )
+        parent, depth = kids[first], depth + 1
+        check_descent(s, parent)
+
+
+def place_after(s: State, block: str, buffer: Buffer) -> tuple[Key, Key]:
+    """(parent, child) such that a copy just after the child, in which `block` is, comes before all readers."""
+    parent: Key = ROOT
+    for step in path(s, ROOT, block):
+        below = () if step is block else (step, *s.statements_below(step))
+        if not any(key is not block and reads_from(s, key, buffer) for key in below):
+            return parent, step
+        parent = step
+        check_descent(s, parent)
+    raise AssertionError("the path ends with the block, below which nobody else reads")
+
+
+def insert(s: State, parent: Key, child: Key, new: Key, after: bool) -> None:
+    siblings: list[Key] = []
+    for c in s.children[parent]:
+        siblings += ([c, new] if after else [new, c]) if c is child else [c]
+    s.set_children(parent, siblings)
+
+
+# --- the copy ---
+
+
+@dataclass(slots=True)
+class Copy:
+    """`target[to] = source[at]` for the points of a box, where `to` and `at` are over the variables `over`."""
+
+    name: str
+    extents: Sequence[int]  # of the iterators
+    box: Box
+    over: Sequence[Var]
+    source: Buffer
+    at: Sequence[Expr]
+    target: Buffer
+    to: Sequence[Expr]
+    guards: Sequence[Expr] = ()  # over `over`
+
+
+def identity_copy(name: str, box: Box, source: Buffer, target: Buffer) -> Copy:
+    over = [Var(f"v{n}") for n in range(len(source.shape))]
+    return Copy(name, source.shape, box, over, source, over, target, over)
+
+
+def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
+    """Enter the loops and the block of a copy; gives the outermost key and the block's. The caller puts it in
+    its place."""
+    loops = [For(Var(f"ax{n}"), const(count), ()) for n, (_, count, _) in enumerate(copy.box.ranges)]
+    bindings = tuple(
+        [binary("+", start, loop.var) for loop, (start, _, _) in zip(loops, copy.box.ranges, strict=True)]
+    )
+    clips = [
+        binary("<", b, const(limit))
+        for b, (_, _, limit) in zip(bindings, copy.box.ranges, strict=True)
+        if limit is not None
+    ]
+    values = dict(zip(copy.over, bindings, strict=True))
+    name = s.fresh_block_name(copy.name)
+    s.nodes[name] = Block(
+        name,
+        tuple([Iter(v, const(n)) for v, n in zip(copy.over, copy.extents, strict=True)]),
+        bindings,
+        (point(copy.source, copy.at),),
+        (point(copy.target, copy.to),),
+        (Store(copy.target, tuple(copy.to), Load(copy.source, tuple(copy.at))),),
+        predicate=(*copy.box.guards, *clips, *[substitute(g, values) for g in copy.guards]),
+    )
+    s.children[name] = ()
+    return (s.nest(loops, [name]) if loops else name), name
+
+
+def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
+    one = const(1)
+    return Region(buffer, tuple([(index, one) for index in indices]))
+
+
+# --- other buffers in old places ---
+
+
+def redirect(s: State, name: str, old: Buffer, new: Buffer) -> None:
+    """Let a block, and everything in it, use another buffer; not its bindings, which are outside."""
+    swap = Substitute({}, {old: new})
+    node: Block = s.nodes[name]
+    s.update(
+        name,
+        reads=tuple([swap.region(r) for r in node.reads]),
+        writes=tuple([swap.region(r) for r in node.writes]),
+        init=swap.body(node.init),
+        body=swap.body(node.body),
+    )
+    rewrite_below(s, name, swap)
+
+
+def rewrite_below(s: State, key: Key, rewriter: Rewriter) -> None:
+    for child in s.children[key]:
+        s.nodes[child] = rewriter.stmt(s.nodes[child])
+        rewrite_below(s, child, rewriter)
+
+
+def owner_of(s: State, buffer: Buffer, block: Block) -> str:
+    """The block in which an intermediate buffer lives (ROOT: the program)."""
+    if buffer.data is None:
+        if any(b is buffer for b in s.allocs):
+            return ROOT
+        for key, node in s.nodes.items():
+            if isinstance(node, Block) and isinstance(key, str) and any(b is buffer for b in node.allocs):
+                return key
+    what = "a table" if buffer.data is not None else "a parameter of the program"
+    raise ScheduleError(
+        f"{buffer.name} is {what}",
+        marks={block.name: f"uses {buffer.name}"},
+        help="make a copy with cache_read or cache_write first",
+    )
+
+
+def replace_buffer(s: State, old: Buffer, new: Buffer, rewriter: Rewriter | None = None) -> None:
+    """Put an intermediate buffer in the place of another, everywhere."""
+    rewriter = rewriter or Substitute({}, {old: new})
+    s.allocs = tuple([new if b is old else b for b in s.allocs])
+    for key, node in list(s.nodes.items()):
+        if mentions(node, old):
+            s.nodes[key] = rewriter.stmt(node)
+
+
+def mentions(node: object, buffer: Buffer) -> bool:
+    if isinstance(node, Block):
+        if any(r.buffer is buffer for r in node.reads) or any(r.buffer is buffer for r in node.writes):
+            return True
+        if any(b is buffer for b in node.allocs):
+            return True
+        return any(loads_from(e, buffer) for e in own_expressions(node))
+    return not isinstance(node, For) or loads_from(node.extent, buffer)
