@@ -59,21 +59,24 @@ class Loops:
         self.dependent: set[Digit] = set()  # digits of which not every combination occurs
         self.offsets: dict[Var, int] = {}  # added to a variable before it is cut into digits
         self.empty = any(n <= 0 for n in self.extents.values())
-        self.domain = Domain(self.extents)
-        self.exprs = [self.tidy(e) for e in bindings]
-        self.bindings = [canonical(e, self.domain) for e in self.exprs]
+        self.exprs = list(bindings)
+        self.update()
         for _ in range(ROUNDS):
             if self.empty or not (self.use_predicate() or self.use_division()):
                 break
 
     def replace(self, values: dict[Var, Expr], new: dict[Var, int]) -> None:
+        self.exprs = [substitute(self.tidy(e), values) for e in self.exprs]
+        predicate = [simplify(c, self.domain) for c in self.predicate]
+        self.predicate = [substitute(c, values) for c in predicate]
         for var in values:
             del self.extents[var]
         self.extents.update(new)
         self.replaced.append(values)
+        self.update()
+
+    def update(self) -> None:
         self.domain = Domain(self.extents)
-        self.exprs = [self.tidy(substitute(e, values)) for e in self.exprs]
-        self.predicate = [simplify(substitute(e, values), self.domain) for e in self.predicate]
         self.bindings = [canonical(e, self.domain) for e in self.exprs]
 
     def tidy(self, e: Expr) -> Expr:
@@ -120,6 +123,8 @@ class Loops:
     # --- divisions ---
 
     def use_division(self) -> bool:
+        if all(is_digit(atom) for p in self.bindings for atom in atoms(p)):
+            return False
         # As written first: canonical forms may have taken a sum that counts apart.
         return any(self.settle(e) for e in self.exprs) or any(self.prepare_all(p) for p in self.bindings)
 

@@ -241,8 +241,8 @@ def union(regions: Sequence[Region], domain: Domain) -> Region:
             high = min(max(x for x in highs if x is not None), size) if known else size
             ranges.append((as_expr(low), as_expr(max(high - low, 0))))
         else:
-            count = add(scale(last, -1), first, -1)
-            ranges.append((express(first, domain), express(count, domain)))
+            found = start_and_count(first, shift(scale(last, -1), -1), domain)
+            ranges.append(found or (as_expr(0), as_expr(size)))
     return Region(buffer, tuple(ranges))
 
 

@@ -95,6 +95,9 @@ def parsed(llvm_text: str, machine: Any, target: Target) -> Any:
 def optimize(module: Any, machine: Any, opt: int) -> None:
     """Run LLVM's standard pipeline of that level."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=opt)
+    # A schedule says what is unrolled. Left to LLVM, copying loops of a few hundred iterations unroll
+    # fully and take ten times as long to compile as the kernel they feed.
+    tuning.loop_unrolling = False
     passes = llvm.create_pass_builder(machine, tuning)
     passes.getModulePassManager().run(module, passes)
 

@@ -103,7 +103,5 @@ class Function:
         self.effect(f"{following} = add nuw nsw i64 {var}, 1")
         again = self.emit(f"icmp slt i64 {following}, {stop}")
         self.branch_if(again, head, end)
-        self.lines[phi] = (
-            f"  {var} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
-        )
+        self.lines[phi] = f"  {var} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
         self.begin(end)

@@ -14,7 +14,7 @@ from ...runtime import ArgSpec, Kernel
 from ...target import Target
 from .. import math as vector_math
 from ..lower import Lowered
-from .expressions import Affine
+from .affine import Affine
 from .function import Function
 from .statements import StatementEmitter
 from .values import literal, memory_type
@@ -144,9 +144,7 @@ class Module:
                 f.effect("ret void")
                 f.begin(f.label("dead"))
 
-    def parallel_body(
-        self, caller: StatementEmitter, s: For, name: str, passed: dict[str, str]
-    ) -> None:
+    def parallel_body(self, caller: StatementEmitter, s: For, name: str, passed: dict[str, str]) -> None:
         buffers = [*self.outside, *self.lowered.places.private]
         extra = [f"i64 {v}" for v in passed.values()] + ["i64 %start", "i64 %stop"]
         function = Function(name, self.parameters(buffers) + extra, "#1")

@@ -24,8 +24,10 @@ from ...ir import (
     is_float,
 )
 from ..lower.scope import inside
-from .expressions import Affine, ExpressionEmitter, memory_suffix
+from .affine import Affine
+from .expressions import ExpressionEmitter
 from .function import Function
+from .memory import memory_suffix
 from .transpose import find_transposition
 from .values import BYTES, Value, constant, intrinsic_suffix, memory_type
 from .vectorise import has_independent_lanes, reduction_term, vector_widths
@@ -41,7 +43,7 @@ class StatementEmitter(ExpressionEmitter):
     """Writes statements into one function of a module."""
 
     def __init__(self, module: Module, function: Function, in_parallel: bool) -> None:
-        super().__init__(function, module.fma)
+        super().__init__(function, module.target.vector_bytes, module.fma)
         self.module = module
         self.in_parallel = in_parallel
         self.stack: dict[Buffer, str] = {}
@@ -139,7 +141,7 @@ class StatementEmitter(ExpressionEmitter):
 
     def vectorized(self, s: For, extent: int) -> None:
         """Pieces of a power of two of lanes; a long loop repeats its widest piece."""
-        most = VECTORS_AT_ONCE * self.module.target.vector_bytes // 4
+        most = VECTORS_AT_ONCE * self.vector_bytes // 4
         saved = self.domain
         self.domain = saved.with_loop(s.var, extent)
         pieces = vector_widths(extent, most)
@@ -236,12 +238,7 @@ class StatementEmitter(ExpressionEmitter):
             if self.mask is None:
                 self.f.effect(f"store {raw}, ptr {self.pointer(s.buffer, at)}, align {align}")
                 return
-            symbol = f"@llvm.masked.store.{memory_suffix(s.buffer.dtype, self.lanes)}.p0"
-            self.declare(f"void {symbol}({memory}, ptr, i32 immarg, <{self.lanes} x i1>)")
-            pointer = self.pointer(s.buffer, at)
-            self.f.effect(
-                f"call void {symbol}({raw}, ptr {pointer}, i32 {align}, {self.mask.typed})"
-            )
+            self.masked_store(s.buffer, at, raw, self.mask)
             return
         symbol = f"@llvm.masked.scatter.{memory_suffix(s.buffer.dtype, self.lanes)}.v{self.lanes}p0"
         pointers = f"<{self.lanes} x ptr>"

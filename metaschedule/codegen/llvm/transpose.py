@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...ir import For, Load, Store
 from ..lower.scope import has_load
-from .expressions import Affine
+from .affine import Affine
 from .values import BYTES, Value
 
 if TYPE_CHECKING:

@@ -15,10 +15,8 @@ import math
 
 from ...arith import Domain, iteration_map
 from ...ir import (
-    Assert,
     Binary,
     Block,
-    Body,
     Expr,
     For,
     If,
@@ -181,7 +179,3 @@ def vector_widths(extent: int, most: int) -> list[tuple[int, int]]:
         pieces.append((at, lanes))
         at += lanes
     return pieces
-
-
-def contains_assert(body: Body) -> bool:
-    return any(isinstance(s, Assert) for s in walk(body))

@@ -1,11 +1,12 @@
 """Which iterations and which statements depend on each other.
 
-`carried` says why the iterations of a loop may depend on each other, `crossing` why sibling loops may not become
-one, `may_swap` why two neighbours must keep their order. Each gives None only if there is certainly no dependence,
-and otherwise a reason to print. All is decided from the signatures of blocks.
+`carried` says why the iterations of a loop may depend on each other, `crossing` why sibling loops may not
+become one, `must_keep_order` why two neighbours may not be swapped. Each gives None only if there is
+certainly no dependence, and otherwise a reason to print. All is decided from the signatures of blocks.
 
-For `carried`, a buffer written below the loop is fine if accesses meet within an iteration only (`meeting.py`), or
-if it is an intermediate that every iteration fills before it reads it: then each may have one of its own.
+For `carried`, a buffer written below the loop is fine if accesses meet within an iteration only
+(`meeting.py`), or if it is an intermediate that every iteration fills before it reads it: then each may have
+one of its own.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def commutes(block: Block) -> bool:
 
 
 def is_private(s: State, loop: Var, buffer: Buffer, group: list[Access]) -> bool:
-    """Whether each iteration may have its own copy of a buffer: nothing outside of the loop touches it, and what
-    is read has been written in the same iteration."""
+    """Whether each iteration may have its own copy of a buffer: nothing outside of the loop touches it, and
+    what is read has been written in the same iteration."""
     if not is_intermediate(s, loop, buffer) or is_used_outside(s, loop, buffer):
         return False
     for n, read in enumerate(group):
@@ -211,8 +212,8 @@ def forms_by_access(
     return [(a, forms.region(a.region, a.values)) for a in group]
 
 
-def may_swap(s: State, first: Key, second: Key) -> str | None:
-    """Why two statements that follow one another (with all below them) must keep their order; None if the order
+def must_keep_order(s: State, first: Key, second: Key) -> str | None:
+    """Why two statements that follow one another (with all below them) may not be swapped; None if the order
     certainly does not matter."""
     one, other = touched_by(s, [first]), touched_by(s, [second])
     if one.problem or other.problem:
@@ -226,7 +227,8 @@ def may_swap(s: State, first: Key, second: Key) -> str | None:
                 if (a.is_write or b.is_write) and not are_apart(
                     forms.region(a.region, a.values), forms.region(b.region, b.values)
                 ):
-                    return f"blocks {a.block.name!r} and {b.block.name!r} may touch the same element of {buffer.name}"
+                    names = f"blocks {a.block.name!r} and {b.block.name!r}"
+                    return f"{names} may touch the same element of {buffer.name}"
     return None
 
 

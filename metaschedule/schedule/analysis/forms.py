@@ -2,8 +2,9 @@
 
 `Forms` sorts the variables of an index into the *moving* loop (or its digits, if it was made by fuse), what
 stands *fixed* around it, and what ranges *inside*; each index is then a sum of the three. Definitions are
-used as they are (a split variable is a number with digits, a fused loop has parts), so nothing is simplified and
-a form costs microseconds. An index that is not linear in this way has no form (None), which proves nothing.
+used as they are (a split variable is a number with digits, a fused loop has parts), so nothing is simplified
+and a form costs microseconds. An index that is not linear in this way has no form (None), which proves
+nothing.
 """
 
 from __future__ import annotations
@@ -66,18 +67,17 @@ class Forms:
 
     def add(self, form: Form, e: Expr, scale: int, values: Mapping[Var, Expr]) -> bool:
         """Add `scale * e`; False if it is not linear."""
-        kind = type(e)
-        if kind is Var:
+        if isinstance(e, Var):
             value = values.get(e)
             return self.add_var(form, e, scale) if value is None else self.add(form, value, scale, {})
-        if kind is Const:
+        if isinstance(e, Const):
             if type(e.value) is not int:
                 return False
             form.base += scale * e.value
             form.low += scale * e.value
             form.high += scale * e.value
             return True
-        if kind is Binary:
+        if isinstance(e, Binary):
             if e.op in ("+", "-"):
                 sign = scale if e.op == "+" else -scale
                 return self.add(form, e.a, scale, values) and self.add(form, e.b, sign, values)
@@ -86,9 +86,8 @@ class Forms:
                     factor = as_int(b)
                     if factor is not None:
                         return not factor or self.add(form, a, scale * factor, values)
-        if values or kind is not Binary:
-            return False
-        return self.add_fixed(form, e, scale)
+            return not values and self.add_fixed(form, e, scale)
+        return False
 
     def add_fixed(self, form: Form, e: Binary, scale: int) -> bool:
         """A quotient or another operation of variables that stand still."""

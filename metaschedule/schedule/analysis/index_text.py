@@ -30,9 +30,10 @@ HELP = 'write it as ("i1 // 4", "i0", "i1 % 4"): one text per new index, over th
 
 
 def index_texts(spec: Any, ndim: int) -> Texts:
-    """The texts of a map given as a function of `ndim` indices, as the text of a lambda, or as texts already."""
+    """The texts of a map: a function of `ndim` indices, the text of a lambda, or texts already."""
     if callable(spec):
-        found = IndexMap.from_function(spec, ndim)
+        f: Any = spec
+        found = IndexMap.from_function(f, ndim)
         names = {v: Var(f"i{n}") for n, v in enumerate(found.inputs)}
         return tuple([str(substitute(e, names)) for e in found.outputs])
     if isinstance(spec, str):

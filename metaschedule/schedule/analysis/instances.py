@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from ...arith import Domain, iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import Binary, Block, Const, Expr, Load, Var, as_int, const, free_vars, subexpressions, substitute
-from ..state import Part, Split, State
+from ...ir import Binary, Block, Const, Expr, Iter, Load, Var, as_int, const, free_vars, subexpressions, substitute
+from ..state import ROOT, Key, Part, Split, State
 from .reordering import order_matters
 
 ZERO = const(0)
@@ -43,12 +43,28 @@ def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
     return spatial, reducing
 
 
+def enclosing_iters(s: State, key: Key) -> tuple[Iter, ...]:
+    """The iterators of the block that a node is in."""
+    scope = s.scope(key)
+    return s.nodes[scope].iters if scope is not ROOT else ()
+
+
+def domain_within(s: State, key: Key) -> Domain:
+    """The loops around a node, and the iterators of the block that they are in."""
+    domain = Domain({it.var: it.extent for it in enclosing_iters(s, key)})
+    for var in s.loops_around(key):
+        domain = domain.with_loop(var, s.resolve(s.extents[var]))
+    return domain
+
+
 def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
     """Raises unless distinct points of `loops` (those outside being fixed) are distinct instances."""
     if _are_read_off(s, block, loops):
         return
-    outer = [v for v in s.loops_around(block.name) if v not in set(loops)]
-    extents = {v: s.fixed_extent(v) for v in (*outer, *loops)}
+    inside = set(loops)
+    extents = {it.var: as_int(it.extent) for it in enclosing_iters(s, block.name)}
+    extents |= {v: s.fixed_extent(v) for v in s.loops_around(block.name)}
+    outer = [v for v in extents if v not in inside]
     known = {v: n for v, n in extents.items() if n is not None}
     bindings = [s.resolve(b) for b in block.bindings]
     mapped = None
@@ -108,7 +124,7 @@ def split_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
         if is_count(s, c, reducing):
             continue
         if domain is None:
-            domain = s.domain(block.name)
+            domain = domain_within(s, block.name)
             for fact in kept:
                 domain = domain.with_fact(s.resolve(fact))
         if not domain.prove(at_zero(s, c, reducing)):
@@ -118,10 +134,10 @@ def split_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
             )
     for it, binding in zip(block.iters, block.bindings, strict=True):
         if it.kind == "reduce" and type(binding) is not Var:
-            first = simplify(at_zero(s, binding, reducing), s.domain(block.name))
+            first = simplify(at_zero(s, binding, reducing), domain_within(s, block.name))
             if not (isinstance(first, Const) and first.value == 0):
                 raise ScheduleError(
-                    f"{it.var.name} of block {block.name!r} starts at {first}, so that its init may not run first",
+                    f"{it.var.name} of block {block.name!r} starts at {first}: its init may not run first",
                     marks={block.name: f"{it.var.name} is bound to {s.resolve(binding)}"},
                 )
     return kept

@@ -1,8 +1,8 @@
 """Whether accesses to a buffer that meet in an element are always of one iteration of a loop.
 
-Accesses are taken from the signatures of blocks (`touched_by`). Three tests, cheapest first: the variables that
-index the buffer tell the iteration (`by_name`), linear forms keep iterations apart (`forms.same_iteration`), the map
-from iterations and places within them to elements is one to one (`by_map`).
+Accesses are taken from the signatures of blocks (`touched_by`). Three tests, cheapest first: the variables
+that index the buffer tell the iteration (`by_name`), linear forms keep iterations apart
+(`forms.same_iteration`), the map from iterations and places within them to elements is one to one (`by_map`).
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def note_loads(found: Touched, exprs: Iterable[Expr]) -> None:
 
 
 def meet_cheaply(s: State, loop: Var, inner: list[Var], group: list[Access]) -> bool:
-    """Whether accesses to one buffer below a loop certainly share elements within an iteration only, seen from
-    names and linear forms. `inner` are the loops below."""
+    """Whether accesses to one buffer below a loop certainly share elements within an iteration only, seen
+    from names and linear forms. `inner` are the loops below."""
     if by_name(s, loop, group):
         return True
     forms = Forms(s, loop, inner)

@@ -93,13 +93,6 @@ def check_place(s: State, block: Block, loop: Var) -> Key:
         if id(key) in around:
             meeting = key
             break
-        node = s.nodes[key]
-        if isinstance(node, For) and node.kind == "vectorized":
-            raise ScheduleError(
-                f"the loop over {node.var.name} is vectorized",
-                marks={node.var: "nothing can be moved into it"},
-                help="vectorize after the block has been moved",
-            )
     for key in above:
         if key is meeting:
             break
@@ -140,8 +133,8 @@ def is_below(s: State, key: Key, loop: Key) -> bool:
 
 
 def check_block(s: State, block: Block) -> dict[Buffer, Form | None]:
-    """Raises unless a block computes elements independently of each other; gives where it stores them (None if
-    that is not an iterator per dimension)."""
+    """Raises unless a block computes elements independently of each other; gives where it stores them (None
+    if that is not an iterator per dimension)."""
     name = block.name
     if not block.iters:
         raise ScheduleError(
@@ -242,8 +235,8 @@ def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
 
 
 def check_reduction(s: State, block: Block, frame: Frame) -> None:
-    """Raises unless a block that reduces does so once per element and inside of a frame only, so that it may do so
-    again with full loops, one for each iterator, in their order."""
+    """Raises unless a block that reduces does so once per element and inside of a frame only, so that it may do
+    so again with full loops, one for each iterator, in their order."""
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"]
     if not pairs:
         return
@@ -298,7 +291,7 @@ def is_definition_test(s: State, test: Expr) -> bool:
 
 
 def instances(s: State, block: Block) -> list[tuple[int, int]]:
-    """Per iterator the first and last value with which a block runs; raises if its predicate is more than that."""
+    """Per iterator the first and last value with which a block runs; raises if its predicate says more."""
     sizes = [as_int(it.extent) or 0 for it in block.iters]
     if bound_plainly(s, block):
         return [(0, n - 1) for n in sizes]

@@ -34,6 +34,7 @@ from ...ir import (
 )
 
 POSITIONS = {"argmax": ">", "argmin": "<"}
+ASSOCIATIVE = "sum, prod, min, max, argmax, argmin, bitwise operations and element-wise tuples are known"
 OPERATORS = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or"})
 
 

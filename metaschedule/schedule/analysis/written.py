@@ -1,9 +1,10 @@
 """Which elements of a buffer a block stores for sure, while the loops below some node run.
 
-A copy may only read what has been written (the interpreter holds a program to that), so a cache stage copies
-the box that `written_box` proves, no more. Variables that were split or fused still stand in bindings and range
-over their whole extents, whatever loops they consist of; a guard that says no more than `var < extent` of such
-a variable excludes nothing. That makes the usual case cheap: bindings that are variables are a box.
+A copy may only read what has been written (the interpreter holds a program to that), so a cache stage
+copies the box that `written_box` proves, no more. Variables that were split or fused still stand in bindings
+and range over their whole extents, whatever loops they consist of; a guard that says no more than
+`var < extent` of such a variable excludes nothing. That makes the usual case cheap: bindings that are
+variables are a box.
 """
 
 from __future__ import annotations
@@ -66,9 +67,8 @@ def stored_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...] | None:
         return None
     indices = certain[0].indices
     for s in walk((*block.init, *block.body)):
-        if isinstance(s, Store) and s.buffer is buffer and s.indices is not indices:
-            if not all(map(same_expr, s.indices, indices)):
-                return None
+        if isinstance(s, Store) and s.buffer is buffer and not all(map(same_expr, s.indices, indices)):
+            return None
     return indices
 
 

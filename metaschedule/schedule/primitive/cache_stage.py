@@ -67,6 +67,10 @@ def loads_from(e: Expr, buffer: Buffer) -> bool:
     return any(type(x) is Load and x.buffer is buffer for x in subexpressions(e))
 
 
+def loads_any(e: Expr) -> bool:
+    return any(type(x) is Load for x in subexpressions(e))
+
+
 def stores_to(s: State, key: Key, buffer: Buffer) -> bool:
     """Whether a node itself (a block with all that is in it) stores to a buffer."""
     node = s.nodes[key]
@@ -118,7 +122,9 @@ def check_descent(s: State, key: Key) -> None:
         )
 
 
-def place_before(s: State, scope: Key, users: list[str], stores: list[Key], buffer: Buffer) -> tuple[Key, Key]:
+def place_before(
+    s: State, scope: Key, users: list[str], stores: list[Key], buffer: Buffer
+) -> tuple[Key, Key]:
     """(parent, child) such that a copy just before the child has what `users`, all below the parent, read."""
     ways = [path(s, scope, user) for user in users]
     store_ways = [path(s, scope, w) for w in stores]
@@ -134,7 +140,7 @@ def place_before(s: State, scope: Key, users: list[str], stores: list[Key], buff
         if first != last or isinstance(kids[first], str):
             raise ScheduleError(
                 f"{buffer.name} is written between the copy and its readers",
-                marks={**{user: "reads the copy" for user in users}, inside[0][-1]: f"writes {buffer.name}"},
+                marks={**dict.fromkeys(users, "reads the copy"), inside[0][-1]: f"writes {buffer.name}"},
                 help="cache for fewer consumers, or move the writer first",
             )
         parent, depth = kids[first], depth + 1
@@ -142,7 +148,7 @@ def place_before(s: State, scope: Key, users: list[str], stores: list[Key], buff
 
 
 def place_after(s: State, block: str, buffer: Buffer) -> tuple[Key, Key]:
-    """(parent, child) such that a copy just after the child, in which `block` is, comes before all readers."""
+    """(parent, child) such that a copy just after the child, which holds `block`, comes before all readers."""
     parent: Key = ROOT
     for step in path(s, ROOT, block):
         below = () if step is block else (step, *s.statements_below(step))
@@ -165,7 +171,7 @@ def insert(s: State, parent: Key, child: Key, new: Key, after: bool) -> None:
 
 @dataclass(slots=True)
 class Copy:
-    """`target[to] = source[at]` for the points of a box, where `to` and `at` are over the variables `over`."""
+    """`target[to] = source[at]` for the points of a box; `to` and `at` are over the variables `over`."""
 
     name: str
     extents: Sequence[int]  # of the iterators

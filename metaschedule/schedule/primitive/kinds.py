@@ -1,6 +1,6 @@
 """Primitives for how loops are carried out: parallel, vectorize, unroll, bind; annotations.
 
-A kind never changes what a loop means, only how it may run, so the loops that run iterations together or in any
+A kind never changes what a loop means, only how it may run. So a loop that runs iterations together or in any
 order must have iterations that do not depend on each other (`analysis.dependence.carried`).
 """
 
@@ -80,8 +80,8 @@ class Vectorize(Primitive):
     rewrite:   for i in range(8): S[i]  -->  for i in T.vectorized(8): S[i]
     requires:  1. the loop has no other kind
                2. its extent is a constant
-               3. iterations do not depend on each other, or are terms of a reduction that commutes (sum, prod, min,
-                  max and their tuples), which becomes a horizontal one
+               3. iterations do not depend on each other, or are terms of a reduction that commutes (sum,
+                  prod, min, max and their tuples), which becomes a horizontal one
     """
 
     loop: LoopRV

@@ -1,9 +1,10 @@
-"""Primitives for loops side by side: loop_partition cuts one into consecutive pieces, merge makes one of several."""
+"""Primitives for loops side by side: loop_partition cuts one into pieces, merge makes one of several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from ...arith import block_signature
@@ -52,8 +53,8 @@ class LoopPartition(Primitive):
                2. its extent is a constant
                3. factors are positive; at most one is None and is worked out
                4. they sum up to the extent, and the one that is worked out is positive
-    The order of iterations stays, so this is always right. Where a reduction is cut, only the piece at 0 has its
-    `init`; the others go on with what is there.
+    The order of iterations stays, so this is always right. Where a reduction is cut, only the first piece has
+    its `init`; the others go on with what is there.
     """
 
     loop: LoopRV
@@ -94,14 +95,14 @@ class LoopPartition(Primitive):
         body = s.children[old]
         pieces = tuple([Var(f"{old.name}_{n}") for n in range(len(plan.sizes))])
         bodies: list[list[Key]] = []
-        at = 0
-        copies: list[Piece] = []
-        for n, (var, size) in enumerate(zip(pieces, plan.sizes, strict=True)):
-            copies.append(Piece(s, old, binary("+", var, const(at)), below, fresh=n > 0))
+        at = plan.sizes[0]
+        for var, size in zip(pieces[1:], plan.sizes[1:], strict=True):
+            piece = Piece(s, old, binary("+", var, const(at)), below, fresh=True)
+            bodies.append([piece.copy(key) for key in body])
             at += size
-        # The first piece takes over the nodes that the others are copied from, so it comes last.
-        for piece in reversed(copies):
-            bodies.insert(0, [piece.copy(key) for key in body])
+        # The first piece takes over the nodes that the others were copied from.
+        first = Piece(s, old, pieces[0], below, fresh=False)
+        bodies.insert(0, [first.copy(key) for key in body])
         s.replace(old, pieces)
         for var, size, inside in zip(pieces, plan.sizes, bodies, strict=True):
             s.nest([For(var, const(size), ())], inside)
@@ -143,15 +144,15 @@ class Piece(Substitute):
     def variable(self, var: Var) -> Expr:
         """What a variable that has a definition is in this piece."""
         definition = self.s.definitions.get(var)
-        leaves = set(self.s.leaves(var))
-        if definition is None or (
-            self.old not in leaves and (not self.fresh or leaves.isdisjoint(self.below))
-        ):
+        if definition is None:
             return var
+        leaves = set(self.s.leaves(var))
         if self.old in leaves:  # a definition holds variables only, so it is written out
             value = self.s.definition(var)
             assert value is not None
             return self.expr(value)
+        if not self.fresh or leaves.isdisjoint(self.below):
+            return var
         new = Var(var.name)
         self.s.extents[new] = self.expr(self.s.extents[var])
         if isinstance(definition, Split):
@@ -217,10 +218,10 @@ class Piece(Substitute):
         return changed(new, reads=reads, writes=writes)
 
     def may_begin(self, node: Block) -> bool:
-        """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is above
-        0 throughout."""
+        """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is
+        above 0 throughout."""
         forms = Forms(self.s, self.old, self.below)
-        whole = (1, self.s.fixed_extent(self.old))
+        whole = (1, float(self.s.fixed_extent(self.old) or 0))
         for it, binding in zip(node.iters, node.bindings, strict=True):
             form = forms.expr(binding) if it.kind == "reduce" else None
             if form is not None and form.low >= 0 and list(form.moving) == [whole]:
@@ -258,8 +259,8 @@ class Merge(Primitive):
     requires:  1. there are at least two loops, in program order, next to each other in one body
                2. all are serial and not annotated
                3. their extents are equal, and nothing that the loops write changes them
-               4. no iteration of a later loop touches what a later iteration of an earlier loop touches, where one
-                  of them writes it
+               4. no iteration of a later loop touches what a later iteration of an earlier loop touches,
+                  where one of them writes it
                5. no block below checks an assertion, which would come too late
     """
 
@@ -291,7 +292,7 @@ class Merge(Primitive):
         return loops
 
     def check_adjacent(self, s: State, loops: list[For]) -> None:
-        for first, second in zip(loops, loops[1:]):
+        for first, second in pairwise(loops):
             around = s.children[s.parent[first.var]]
             place = next(n for n, key in enumerate(around) if key is first.var)
             if place + 1 == len(around) or around[place + 1] is not second.var:
@@ -311,8 +312,7 @@ class Merge(Primitive):
                     marks={loops[0].var: f"{first} iterations", loop.var: f"{extent} iterations"},
                     help="loop_partition cuts off what is too long",
                 )
-        loaded = any(type(x) is Load for x in subexpressions(first))
-        if loaded:
+        if any(type(x) is Load for x in subexpressions(first)):
             raise ScheduleError(
                 "the extent is a loaded value, which the loops may change",
                 marks={loops[0].var: f"{first} iterations"},

@@ -1,0 +1,150 @@
+"""What every part of the emitter stands on: the function being written, the lanes and masks of the
+vectorised loop around, what is known where, and single operations."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...arith import Domain
+from ...ir import Buffer, Expr, Var
+from .affine import Affine, wrapped
+from .function import Function
+from .values import Value, constant, intrinsic_suffix, register_type, vector_literal
+
+TRUE, FALSE = Value("true", "bool"), Value("false", "bool")
+
+
+class Emitter:
+    """State of one function. `ExpressionEmitter` and `StatementEmitter` are what it grows into."""
+
+    def __init__(self, function: Function, vector_bytes: int, fma: bool) -> None:
+        self.f = function
+        self.vector_bytes = vector_bytes  # of the target
+        self.flags = "contract " if fma else ""
+        self.env: dict[Var, Affine] = {}
+        self.domain = Domain()
+        self.lanes = 1  # lanes of the vectorised loop around, 1 outside
+        self.mask: Value | None = None  # which lanes are active; None: all
+        self.flat: dict[int, tuple[tuple[Expr, ...], Expr]] = {}
+        self.known: list[dict[Hashable, Any]] = [{}]  # addresses and divisions, by scope
+        self.declared: set[str] = set()  # `declare` lines of the module
+        self.math_used: set[tuple[str, str, int]] = set()
+
+    # --- provided by those above ---
+
+    def evaluate(self, e: Expr) -> Value:
+        """The value of any expression: a scalar if it is the same in every lane."""
+        raise NotImplementedError
+
+    def affine(self, e: Expr) -> Affine:
+        """An int64 expression as an affine form."""
+        raise NotImplementedError
+
+    def base(self, buffer: Buffer) -> str:
+        """The pointer to the first element of a buffer."""
+        raise NotImplementedError
+
+    # --- scopes and masks ---
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed inside does not dominate what follows."""
+        self.known.append({})
+        yield
+        self.known.pop()
+
+    @contextmanager
+    def masked(self, mask: Value | None) -> Iterator[None]:
+        saved, self.mask = self.mask, mask
+        with self.scope():
+            yield
+        self.mask = saved
+
+    def mask_and(self, v: Value) -> Value:
+        """The active lanes in which `v` holds."""
+        v = self.spread(v)
+        if self.mask is None:
+            return v
+        return self.operation(f"and {self.mask.typed}, {v.text}", "bool", v)
+
+    def active(self) -> Value:
+        return self.mask or constant(True, "bool", self.lanes)
+
+    def intrinsic_any(self, mask: Value) -> str:
+        symbol = f"@llvm.vector.reduce.or.v{mask.lanes}i1"
+        self.declare(f"i1 {symbol}({mask.type})")
+        return self.f.emit(f"call i1 {symbol}({mask.typed})")
+
+    def declare(self, line: str) -> None:
+        self.declared.add(f"declare {line}")
+
+    # --- values ---
+
+    def spread(self, v: Value) -> Value:
+        """A scalar in every lane of the vectorised loop."""
+        if v.lanes == self.lanes:
+            return v
+        if v.text[0] != "%":
+            return Value(f"splat ({v.typed})", v.dtype, self.lanes)
+        element, vector = v.type, register_type(v.dtype, self.lanes)
+        one = self.f.emit(f"insertelement {vector} poison, {element} {v.text}, i64 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        text = self.f.emit(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
+        return Value(text, v.dtype, self.lanes)
+
+    def level(self, *values: Value) -> list[Value]:
+        """All scalars, or all vectors."""
+        if all(v.lanes == 1 for v in values):
+            return list(values)
+        return [self.spread(v) for v in values]
+
+    def operation(self, text: str, dtype: str, like: Value) -> Value:
+        return Value(self.f.emit(text), dtype, like.lanes)
+
+    def replaced(self, v: Value, where: Value, by: Value) -> Value:
+        return self.operation(f"select {where.typed}, {by.typed}, {v.typed}", v.dtype, v)
+
+    def negate(self, v: Value) -> Value:
+        if v.text in ("true", "false"):
+            return FALSE if v.text == "true" else TRUE
+        return self.operation(f"xor {v.typed}, {constant(True, 'bool', v.lanes).text}", "bool", v)
+
+    def intrinsic(self, name: str, dtype: str, *args: Value, extra: str = "") -> Value:
+        """A call of an intrinsic overloaded on the type of its first argument."""
+        lanes = args[0].lanes
+        symbol = f"@llvm.{name}.{intrinsic_suffix(args[0].dtype, lanes)}"
+        result = register_type(dtype, lanes)
+        types = ", ".join(a.type for a in args) + (", i1" if extra else "")
+        self.declare(f"{result} {symbol}({types})")
+        operands = ", ".join(a.typed for a in args) + (f", {extra}" if extra else "")
+        return Value(self.f.emit(f"call {result} {symbol}({operands})"), dtype, lanes)
+
+    def uniform_part(self, a: Affine, flags: str = "") -> str:
+        """The scalar const + terms of an affine form, as an i64 operand. Addresses do not overflow
+        (`flags` is "nsw "), but values of an int64 tensor may, and then wrap round."""
+        total = None
+        for name, coefficient in a.terms.items():
+            if coefficient != 1:
+                name = self.f.emit(f"mul {flags}i64 {name}, {wrapped(coefficient)}")
+            total = name if total is None else self.f.emit(f"add {flags}i64 {total}, {name}")
+        if total is None:
+            return str(wrapped(a.const))
+        return self.f.emit(f"add {flags}i64 {total}, {wrapped(a.const)}") if a.const else total
+
+    def materialise(self, a: Affine) -> Value:
+        """An affine form as a value; a vector if it differs between lanes."""
+        scalar = Value(self.uniform_part(a), "int64")
+        if a.is_uniform:
+            return scalar
+        total = self.spread(scalar)
+        if a.lane:
+            steps = vector_literal([wrapped(a.lane * n) for n in range(self.lanes)], "int64")
+            total = Value(self.f.emit(f"add {total.typed}, {steps.text}"), "int64", self.lanes)
+        for coefficient, vector in a.vectors:
+            if coefficient != 1:
+                by = constant(wrapped(coefficient), "int64", self.lanes)
+                vector = vector._replace(text=self.f.emit(f"mul {vector.typed}, {by.text}"))
+            total = total._replace(text=self.f.emit(f"add {total.typed}, {vector.text}"))
+        return total

@@ -1,0 +1,162 @@
+"""Loads: where an element is, and how a vector of them is read (broadcast, contiguous, reversed, masked,
+gathered)."""
+
+from __future__ import annotations
+
+from ...arith import simplify
+from ...ir import Binary, Buffer, Expr, Load, cast, const, subexpressions
+from .affine import Affine
+from .arithmetic import Arithmetic
+from .values import BYTES, Value, constant, memory_type
+
+
+class Memory(Arithmetic):
+    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Affine:
+        """The flat offset of an element, in elements."""
+        if any(has_division(index) for index in indices):
+            return self.affine(self.flat_index(buffer, indices))
+        total, stride = Affine(), 1
+        for index, extent in zip(reversed(indices), reversed(buffer.shape), strict=True):
+            total = total.plus(self.affine(cast(index, "int64")), stride)
+            stride *= extent
+        return total
+
+    def flat_index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """The flat offset as one expression: `(q // 3) * 3 + q % 3` is `q`, and contiguous."""
+        known = self.flat.get(id(indices))
+        if known is None:
+            total: Expr = const(0, "int64")
+            for index, extent in zip(indices, buffer.shape, strict=True):
+                total = total * extent + cast(index, "int64")
+            known = self.flat[id(indices)] = indices, simplify(total, self.domain)
+        return known[1]
+
+    def pointer(self, buffer: Buffer, at: Affine) -> str:
+        """The address of the uniform part of an offset (lane 0 of a contiguous access)."""
+        element = memory_type(buffer.dtype)
+        key = (buffer, frozenset(at.terms.items()))
+        base = next((known[key] for known in reversed(self.known) if key in known), None)
+        if base is None:
+            base = self.base(buffer)
+            if at.terms:
+                offset = self.uniform_part(Affine(0, at.terms), "nsw ")
+                base = self.f.emit(f"getelementptr {element}, ptr {base}, i64 {offset}")
+            self.known[-1][key] = base
+        if not at.const:
+            return base
+        return self.f.emit(f"getelementptr {element}, ptr {base}, i64 {at.const}")
+
+    def lane_pointers(self, buffer: Buffer, at: Affine) -> Value:
+        """A vector of addresses, one per lane."""
+        base = self.pointer(buffer, Affine(at.const, at.terms))
+        offsets = self.materialise(Affine(0, {}, at.lane, at.vectors))
+        element = memory_type(buffer.dtype)
+        text = self.f.emit(f"getelementptr {element}, ptr {base}, {offsets.typed}")
+        return Value(text, "int64", self.lanes)
+
+    def load(self, e: Load) -> Value:
+        at, dtype = self.address(e.buffer, e.indices), e.buffer.dtype
+        if at.is_uniform:
+            if self.mask is None or "true" in self.mask.text:
+                return self.scalar_load(e.buffer, at)
+
+            def read() -> Value:
+                with self.scope():
+                    return self.scalar_load(e.buffer, at)
+
+            some = self.intrinsic_any(self.mask)
+            return self.f.choose(some, read, lambda: constant(0, dtype))
+        element, align = memory_type(dtype, self.lanes), BYTES[dtype]
+        if at.vectors or at.lane not in (1, -1) or (at.lane == -1 and self.mask is not None):
+            return self.gather(e.buffer, at)
+        if at.lane == -1:
+            at = Affine(at.const - self.lanes + 1, at.terms, 1)
+            forward = self.f.emit(f"load {element}, ptr {self.pointer(e.buffer, at)}, align {align}")
+            order = ", ".join(f"i32 {n}" for n in reversed(range(self.lanes)))
+            raw = self.f.emit(
+                f"shufflevector {element} {forward}, {element} poison, <{self.lanes} x i32> <{order}>"
+            )
+        elif self.mask is None:
+            raw = self.f.emit(f"load {element}, ptr {self.pointer(e.buffer, at)}, align {align}")
+        else:
+            raw = self.masked_load(e.buffer, at, self.mask)
+        return self.from_memory(raw, dtype, self.lanes)
+
+    def pieces(self, dtype: str) -> list[tuple[int, int]]:
+        """(first lane, lanes) of the hardware vectors of a masked access. LLVM 22 gets some masks wrong when
+        it has to split the access itself, and then touches memory that is masked off."""
+        lanes = min(self.lanes, max(1, self.vector_bytes // BYTES[dtype]))
+        return [(first, lanes) for first in range(0, self.lanes, lanes)]
+
+    def part(self, typed: str, first: int, lanes: int) -> str:
+        """Some lanes of a vector, as a typed operand."""
+        if lanes == self.lanes:
+            return typed
+        kind, _, _ = typed.rpartition("> ")
+        order = ", ".join(f"i32 {n}" for n in range(first, first + lanes))
+        name = self.f.emit(f"shufflevector {typed}, {kind}> poison, <{lanes} x i32> <{order}>")
+        return f"<{lanes} x {kind.split(' x ')[1]}> {name}"
+
+    def masked_load(self, buffer: Buffer, at: Affine, mask: Value) -> str:
+        """Contiguous elements of the active lanes, zeros in the others."""
+        align, loaded, done = BYTES[buffer.dtype], "", 0
+        for first, lanes in self.pieces(buffer.dtype):
+            memory, bits = memory_type(buffer.dtype, lanes), f"<{lanes} x i1>"
+            symbol = f"@llvm.masked.load.{memory_suffix(buffer.dtype, lanes)}.p0"
+            self.declare(f"{memory} {symbol}(ptr, i32 immarg, {bits}, {memory})")
+            pointer = self.pointer(buffer, Affine(at.const + first, at.terms, 1))
+            active = self.part(mask.typed, first, lanes)
+            new = self.f.emit(
+                f"call {memory} {symbol}(ptr {pointer}, i32 {align}, {active}, {memory} zeroinitializer)"
+            )
+            if not loaded:
+                loaded, done = new, lanes
+                continue
+            so_far = memory_type(buffer.dtype, done)
+            widen = ", ".join(f"i32 {n}" if n < lanes else "i32 poison" for n in range(done))
+            wide = self.f.emit(f"shufflevector {memory} {new}, {memory} poison, <{done} x i32> <{widen}>")
+            both = ", ".join(f"i32 {n}" for n in range(done + lanes))
+            loaded = self.f.emit(
+                f"shufflevector {so_far} {loaded}, {so_far} {wide}, <{done + lanes} x i32> <{both}>"
+            )
+            done += lanes
+        return loaded
+
+    def masked_store(self, buffer: Buffer, at: Affine, raw: str, mask: Value) -> None:
+        """The active lanes of `raw` (a typed operand) to contiguous elements."""
+        for first, lanes in self.pieces(buffer.dtype):
+            symbol = f"@llvm.masked.store.{memory_suffix(buffer.dtype, lanes)}.p0"
+            self.declare(
+                f"void {symbol}({memory_type(buffer.dtype, lanes)}, ptr, i32 immarg, <{lanes} x i1>)"
+            )
+            pointer = self.pointer(buffer, Affine(at.const + first, at.terms, 1))
+            part, active = self.part(raw, first, lanes), self.part(mask.typed, first, lanes)
+            self.f.effect(f"call void {symbol}({part}, ptr {pointer}, i32 {BYTES[buffer.dtype]}, {active})")
+
+    def scalar_load(self, buffer: Buffer, at: Affine) -> Value:
+        element = memory_type(buffer.dtype)
+        pointer = self.pointer(buffer, at)
+        raw = self.f.emit(f"load {element}, ptr {pointer}, align {BYTES[buffer.dtype]}")
+        return self.from_memory(raw, buffer.dtype, 1)
+
+    def gather(self, buffer: Buffer, at: Affine) -> Value:
+        element, align = memory_type(buffer.dtype, self.lanes), BYTES[buffer.dtype]
+        symbol = f"@llvm.masked.gather.{memory_suffix(buffer.dtype, self.lanes)}.v{self.lanes}p0"
+        pointers, mask = f"<{self.lanes} x ptr>", f"<{self.lanes} x i1>"
+        self.declare(f"{element} {symbol}({pointers}, i32 immarg, {mask}, {element})")
+        where = self.lane_pointers(buffer, at)
+        raw = self.f.emit(
+            f"call {element} {symbol}({pointers} {where.text}, i32 {align}, {self.active().typed}, "
+            f"{element} zeroinitializer)"
+        )
+        return self.from_memory(raw, buffer.dtype, self.lanes)
+
+
+def has_division(e: Expr) -> bool:
+    return any(isinstance(x, Binary) and x.op in ("//", "%") for x in subexpressions(e))
+
+
+def memory_suffix(dtype: str, lanes: int) -> str:
+    element = memory_type(dtype).replace("float", "f32").replace("double", "f64")
+    element = element.replace("half", "f16")
+    return f"v{lanes}{element}"

@@ -1,0 +1,124 @@
+"""Element-wise stages: what inlining needs to know of a block, and how a stage is taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Domain, iteration_map, simplify
+from ...errors import ScheduleError
+from ...ir import Block, Buffer, Const, Expr, Iter, Load, Store, Var, as_int
+from ..state import ROOT, Key, State
+from .accesses import Access, loads
+
+Solve = Callable[[Sequence[Expr]], dict[Var, Expr]]
+
+
+def single_store(s: State, block: Block) -> Store:
+    """The store that is all a block does; raises if the block is not an element-wise stage."""
+    marks = {block.name: "this block"}
+    if not block.iters:
+        raise ScheduleError(f"block {block.name!r} has no iterators: it is opaque", marks)
+    if block.init or any(it.kind == "reduce" for it in block.iters):
+        raise ScheduleError(
+            f"block {block.name!r} is a reduction",
+            marks,
+            "only element-wise stages are inlined; fuse_reduction_epilogue puts a stage into a reduction",
+        )
+    if s.children[block.name] or len(block.body) != 1 or not isinstance(block.body[0], Store):
+        raise ScheduleError(f"block {block.name!r} does more than one store", marks)
+    store = block.body[0]
+    if block.allocs or any(load.buffer is store.buffer for load in stored_loads(store)):
+        raise ScheduleError(f"block {block.name!r} reads what it writes", marks)
+    return store
+
+
+def stored_loads(store: Store) -> list[Load]:
+    return loads(*store.indices, store.value)
+
+
+@dataclass(slots=True)
+class Inverse:
+    """Indices as a function of iterators that has an inverse: `solve` gives the iterators from the values."""
+
+    ranges: list[tuple[int, int]]  # first and last value of each index
+    full: bool  # every point of the box is reached
+    solve: Solve
+
+
+def find_inverse(iters: tuple[Iter, ...], indices: tuple[Expr, ...]) -> Inverse | None:
+    """None if iterators with different values may have the same indices, or that is not known."""
+    extents: dict[Var, int] = {}
+    for it in iters:
+        size = as_int(it.extent)
+        if size is None:
+            return None
+        extents[it.var] = size
+    plain = [i for i in indices if isinstance(i, Var)]
+    if len(plain) == len(set(plain)) and all(isinstance(i, (Var, Const)) for i in indices):
+        units = [v for v in extents if v not in set(plain)]
+        if any(extents[v] != 1 for v in units) or any(v not in extents for v in plain):
+            return None
+
+        def pick(values: Sequence[Expr]) -> dict[Var, Expr]:
+            found: dict[Var, Expr] = {v: Const(0, "int64") for v in units}
+            found.update((i, x) for i, x in zip(indices, values, strict=True) if isinstance(i, Var))
+            return found
+
+        ranges = [
+            (0, extents[i] - 1) if isinstance(i, Var) else (as_int(i) or 0, as_int(i) or 0) for i in indices
+        ]
+        return Inverse(ranges, True, pick)
+    if loads(*indices):
+        return None
+    mapped = iteration_map(indices, extents)
+    if mapped is None or not mapped.injective:
+        return None
+    return Inverse(
+        list(mapped.ranges),
+        mapped.surjective,
+        lambda values: {v: simplify(x) for v, x in mapped.solve(values).items()},
+    )
+
+
+def check_private(s: State, buffer: Buffer, block: Block) -> None:
+    if any(buffer is b for b in s.original.outputs):
+        raise ScheduleError(
+            f"{buffer.name} is an output of the program", marks={block.name: f"writes {buffer.name}"}
+        )
+
+
+def check_only_writer(events: list[Access], buffer: Buffer, block: Block) -> None:
+    for event in events:
+        if buffer in event.writes and event.key is not block.name:
+            raise ScheduleError(
+                f"{buffer.name} is also written elsewhere",
+                marks={block.name: "writes", event.key: "writes too"},
+            )
+
+
+def check_one_scope(s: State, event: Access, block: Block, buffer: Buffer) -> None:
+    marks: dict[Any, str] = {block.name: f"writes {buffer.name}", event.key: f"reads {buffer.name}"}
+    if event.outside:
+        raise ScheduleError(f"{buffer.name} is read outside of block bodies", marks)
+    if s.scope(event.key) is not s.scope(block.name):
+        raise ScheduleError("the two blocks are not in the same scope", marks)
+
+
+def remove(s: State, key: Key, buffer: Buffer) -> None:
+    """Take out a block, the loops that have nothing else in them, and the buffer between the blocks."""
+    s.allocs = tuple([b for b in s.allocs if b is not buffer])
+    for above in s.ancestors(key):
+        if isinstance(above, str) and any(b is buffer for b in s.nodes[above].allocs):
+            s.update(above, allocs=tuple([b for b in s.nodes[above].allocs if b is not buffer]))
+    while True:
+        parent = s.parent[key]
+        s.replace(key, [])
+        if parent is ROOT or isinstance(parent, str) or s.children[parent]:
+            return
+        key = parent
+
+
+def domain_of(block: Block) -> Domain:
+    return Domain({it.var: it.extent for it in block.iters if not loads(it.extent)})

@@ -1,0 +1,165 @@
+"""Intrinsics: small computations that a user knows a better way to carry out.
+
+An intrinsic is two programs with the same parameters: the *description*, a plain loop nest that says what is
+computed, and the *implementation*, which computes the same. `Schedule.tensorize` finds the description in a
+program and puts the implementation there. A description that accumulates reads and writes its output and has
+no `init`: that stays in the program.
+
+>>> from metaschedule import parse
+>>> head = 'def dot(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32"), C: T.Output((1,), "float32")):'
+>>> step = "C[0] = C[0] + A[k] * B[k]"
+>>> register_intrinsic(
+...     "doc.dot4",
+...     description=parse(f"{head}\\n    for k in range(4):\\n        {step}"),
+...     implementation=parse(f"{head}\\n    for k in T.unrolled(4):\\n        {step}"),
+... )
+>>> get_intrinsic("doc.dot4").description.name
+'dot'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arith import Domain, access_region, contains, union
+from ..codegen.lower.flatten import flatten
+from ..errors import ScheduleError
+from ..interpreter import interpret
+from ..ir import (
+    Body,
+    Buffer,
+    Expr,
+    For,
+    Load,
+    Program,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    const,
+    expressions,
+    is_float,
+    numpy_dtype,
+    structural_equal,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Intrinsic:
+    name: str
+    description: Program
+    implementation: Program
+    loops: tuple[For, ...]  # of the description, outermost first
+    stores: tuple[Store, ...]  # in them
+    body: Body  # of the implementation, without blocks
+    allocs: tuple[Buffer, ...]  # of the implementation
+
+
+INTRINSICS: dict[str, Intrinsic] = {}
+
+
+def register_intrinsic(name: str, description: Program, implementation: Program) -> None:
+    """Make an intrinsic known under a name, which traces refer to it by.
+
+    Both programs are run on random numbers and must agree; `ValueError` says what is wrong otherwise.
+    """
+    for program, what in ((description, "description"), (implementation, "implementation")):
+        if not isinstance(program, Program):
+            raise TypeError(f"{what} must be a Program, got {type(program).__name__}")
+    old = INTRINSICS.get(name)
+    if old is not None:
+        same = structural_equal(old.description, description)
+        if same and structural_equal(old.implementation, implementation):
+            return
+        raise ValueError(f"intrinsic {name!r} is registered already, as something else")
+    check_parameters(name, description, implementation)
+    loops, stores = nest_of(name, description)
+    check_covered(name, description, loops, stores)
+    check_agreement(name, description, implementation)
+    flat = flatten(implementation)
+    INTRINSICS[name] = Intrinsic(name, description, implementation, loops, stores, flat.body, flat.allocs)
+
+
+def get_intrinsic(name: str) -> Intrinsic:
+    found = INTRINSICS.get(name)
+    if found is None:
+        known = ", ".join(map(repr, INTRINSICS)) or "none"
+        raise ScheduleError(
+            f"there is no intrinsic {name!r}", help=f"register_intrinsic makes one; known are: {known}"
+        )
+    return found
+
+
+def check_parameters(name: str, description: Program, implementation: Program) -> None:
+    def spec(buffers: tuple[Buffer, ...]) -> list[tuple[tuple[int, ...], str]]:
+        return [(b.shape, b.dtype) for b in buffers]
+
+    if spec(description.inputs) != spec(implementation.inputs) or spec(description.outputs) != spec(
+        implementation.outputs
+    ):
+        raise ValueError(
+            f"intrinsic {name!r}: parameters differ: {description!r} and {implementation!r} must take buffers of "
+            "the same shapes and dtypes"
+        )
+
+
+def nest_of(name: str, description: Program) -> tuple[tuple[For, ...], tuple[Store, ...]]:
+    """The loops of a description and the stores in them, without blocks."""
+    flat = flatten(description)
+    loops: list[For] = []
+    body = flat.body
+    while len(body) == 1 and isinstance(body[0], For):
+        loops.append(body[0])
+        body = body[0].body
+    stores = tuple([s for s in body if isinstance(s, Store)])
+    plain = len(stores) == len(body) and all(loop.fixed_extent is not None for loop in loops)
+    if not plain or not stores or flat.allocs:
+        raise ValueError(
+            f"intrinsic {name!r}: a description is one nest of loops of constant extents with stores in it: no "
+            "init, no predicate, no buffers of its own"
+        )
+    return tuple(loops), stores
+
+
+def check_covered(name: str, description: Program, loops: tuple[For, ...], stores: tuple[Store, ...]) -> None:
+    """An implementation may touch all of its parameters; so the description must be about all of them."""
+    extents: dict[Var, Expr | int] = {loop.var: loop.extent for loop in loops}
+    touched: dict[Buffer, list[Region]] = {}
+    accesses = [*stores, *[x for x in expressions(stores) if isinstance(x, Load)]]
+    for a in accesses:
+        touched.setdefault(a.buffer, []).append(access_region(a.buffer, a.indices, extents, Domain()))
+    for b in description.params:
+        if b not in touched or not contains(union(touched[b], Domain()), b.whole(), Domain()):
+            raise ValueError(f"intrinsic {name!r}: the description does not use all of {b.name}: make it smaller")
+
+
+def check_agreement(name: str, description: Program, implementation: Program) -> None:
+    rng = np.random.default_rng(0)
+
+    def numbers(b: Buffer) -> np.ndarray:
+        low, high = (0, 2) if b.dtype == "bool" else (0 if b.dtype.startswith("u") else -8, 9)
+        return rng.integers(low, high, b.shape).astype(numpy_dtype(b.dtype))
+
+    values = [numbers(b) for b in description.params]
+    results = [interpret(accumulating(p), *values) for p in (description, implementation)]
+    pairs = [r if isinstance(r, tuple) else (r,) for r in results]
+    for b, want, got in zip(description.outputs, *pairs, strict=True):
+        a, c = np.asarray(want, "float64"), np.asarray(got, "float64")
+        if not np.allclose(a, c, rtol=1e-2 if is_float(b.dtype) else 0, atol=1e-3 if is_float(b.dtype) else 0):
+            raise ValueError(f"intrinsic {name!r}: the implementation gives another {b.name} than the description")
+
+
+def accumulating(p: Program) -> Program:
+    """The program with its outputs starting from values that are inputs."""
+    before = tuple([Buffer(f"{b.name}_before", b.shape, b.dtype) for b in p.outputs])
+    body: list[Stmt] = []
+    for old, new in zip(before, p.outputs, strict=True):
+        at = tuple([Var(f"i{n}") for n in range(len(new.shape))])
+        copy: Stmt = Store(new, at, Load(old, at))
+        for var, extent in reversed(list(zip(at, new.shape, strict=True))):
+            copy = For(var, const(extent), (copy,))
+        body.append(copy)
+    return Program(p.name, (*p.inputs, *before), p.outputs, (*body, *p.body), p.allocs)
+

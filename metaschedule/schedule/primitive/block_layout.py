@@ -1,0 +1,190 @@
+"""transform_block_layout, reorder_block_iter_var: other iterators for a block."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Domain, IndexMap, simplify
+from ...errors import ScheduleError
+from ...ir import Block, Expr, For, Iter, Substitute, Var, as_int, const, free_vars, substitute
+from ..analysis.index_text import Texts, image_shape, index_map
+from ..analysis.reducers import find_reducer
+from ..analysis.reordering import order_matters
+from ..analysis.written import runs_once_per_point
+from ..state import Key, State
+from .base import BlockRV, Primitive, primitive
+from .loops import check_plain
+
+
+@dataclass(slots=True)
+class BlockLayoutPlan:
+    block: Block
+    chain: list[Var]
+    iters: tuple[Iter, ...]
+    values: dict[Var, Expr]  # of the old iterators
+
+
+@primitive("transform_block_layout")
+class TransformBlockLayout(Primitive):
+    """Give a block other iterators, and new loops over them.
+
+    rewrite:   for i, j in T.grid(128, 128): S[i, j]
+          -->  for ax0 in range(16384): S[ax0 // 128, ax0 % 128]         (index_map=lambda i, j: i * 128 + j)
+    requires:  1. the iterators' extents are constants, on which the index map is one to one without gaps
+               2. the loops around the block hold nothing else, are serial and not annotated, and run every
+                  point of the iterators once
+               3. instances of the block may run in another order
+               4. a new iterator is made of spatial iterators only, or of reductions only, which start at 0;
+                  if the reduction is not known to commute, its iterators stay as they are
+    """
+
+    block: BlockRV
+    index_map: Texts
+
+    def check(self, s: State) -> BlockLayoutPlan:
+        block = s.block(self.block)
+        mark = {block.name: "this block"}
+        extents = tuple([n for it in block.iters if (n := as_int(it.extent)) is not None])
+        if len(extents) != len(block.iters) or not extents:
+            raise ScheduleError("the block needs iterators of constant extents", marks=mark)
+        found = index_map(self.index_map, len(extents))
+        shape = image_shape(self.index_map, extents)
+        if math.prod(shape) != math.prod(extents):
+            raise ScheduleError(
+                f"the index map {found} leaves gaps: {math.prod(shape)} points for {math.prod(extents)}",
+                marks=mark,
+                help="pad_einsum makes extents divisible",
+            )
+        chain = self.loops(s, block)
+        why = order_matters(s, block)
+        if why:
+            raise ScheduleError(
+                f"the order of the instances of block {block.name!r} may matter: {why}",
+                marks={block.name: why},
+            )
+        iters = self.iterators(block, found, shape)
+        back = found.inverse(extents)([it.var for it in iters])
+        domain = Domain(dict(zip([it.var for it in iters], shape, strict=True)))
+        domain.singletons.clear()
+        values = {it.var: simplify(e, domain) for it, e in zip(block.iters, back, strict=True)}
+        return BlockLayoutPlan(block, chain, iters, values)
+
+    def loops(self, s: State, block: Block) -> list[Var]:
+        """The loops that hold this block and nothing else."""
+        chain: list[Var] = []
+        below: Key = block.name
+        for above in s.ancestors(block.name):
+            if not isinstance(above, Var) or not s.is_only_child(below, of=above):
+                break
+            chain.append(above)
+            below = above
+        for var in chain:
+            check_plain(s.nodes[var], "transform the block's layout")
+        if not runs_once_per_point(s, block, chain):
+            raise ScheduleError(
+                f"the loops of block {block.name!r} are not known to run every point of its iterators once",
+                marks={block.name: "the loops that hold nothing else"},
+                help="transform the layout before moving the block",
+            )
+        return chain
+
+    def iterators(self, block: Block, found: IndexMap, shape: tuple[int, ...]) -> tuple[Iter, ...]:
+        kinds = dict(zip(found.inputs, [it.kind for it in block.iters], strict=True))
+        iters: list[Iter] = []
+        reduced: list[Expr] = []
+        for n, (e, size) in enumerate(zip(found.outputs, shape, strict=True)):
+            used = {kinds[v] for v in free_vars(e)} or {"spatial"}
+            if len(used) > 1:
+                raise ScheduleError(
+                    f"index {n} of the map, {e}, mixes spatial iterators and reductions",
+                    marks={block.name: "has both"},
+                )
+            kind = used.pop()
+            if kind == "reduce":
+                reduced.append(e)
+                zero = simplify(substitute(e, {v: const(0) for v in found.inputs}))
+                if as_int(zero) != 0:
+                    raise ScheduleError(
+                        f"index {n} of the map, {e}, is not 0 where the reduction starts",
+                        marks={block.name: "reduces"},
+                    )
+            iters.append(Iter(Var(f"v{n}"), const(size), kind))
+        before = [v for v in found.inputs if kinds[v] == "reduce"]
+        same = len(before) == len(reduced) and all(a is b for a, b in zip(before, reduced))
+        if not same and find_reducer(block) is None:
+            raise ScheduleError(
+                f"block {block.name!r} does not reduce by an operation that is known to commute",
+                marks={block.name: "its reduction must keep its order"},
+                help="sum, prod, min, max and their tuples commute",
+            )
+        return tuple(iters)
+
+    def apply(self, s: State, plan: BlockLayoutPlan) -> tuple[Any, ...]:
+        block = plan.block
+        loops = [For(Var(f"ax{n}"), it.extent, ()) for n, it in enumerate(plan.iters)]
+        put = Substitute(plan.values)
+        s.update(
+            block.name,
+            iters=plan.iters,
+            bindings=tuple([loop.var for loop in loops]),
+            predicate=(),
+            reads=tuple([put.region(r) for r in block.reads]),
+            writes=tuple([put.region(r) for r in block.writes]),
+            init=put.body(block.init),
+            body=put.body(block.body),
+        )
+        top: Key = plan.chain[-1] if plan.chain else block.name
+        parent = s.parent[top]
+        siblings = list(s.children[parent])
+        outermost = s.nest(loops, [block.name])
+        s.set_children(parent, [outermost if c is top else c for c in siblings])
+        for var in plan.chain:
+            s.forget(var)
+        return ()
+
+
+@primitive("reorder_block_iter_var")
+class ReorderBlockIterVar(Primitive):
+    """List a block's iterators in another order.
+
+    rewrite:   with T.block("C"): i = ...; j = ...
+          -->  with T.block("C"): j = ...; i = ...            (new_order=(1, 0))
+    requires:  1. `new_order` names every iterator once
+               2. no iterator comes before one that its extent depends on
+    """
+
+    block: BlockRV
+    new_order: tuple[int, ...]
+
+    def check(self, s: State) -> Block:
+        block = s.block(self.block)
+        order = self.new_order
+        count = len(block.iters)
+        plain = isinstance(order, tuple) and all(type(n) is int for n in order)
+        if not plain or sorted(order) != list(range(count)):
+            raise ScheduleError(
+                f"new_order {order!r:.80} is no permutation of the {count} iterators",
+                marks={block.name: ", ".join(it.var.name for it in block.iters) or "no iterators"},
+            )
+        own = {it.var for it in block.iters}
+        seen: set[Var] = set()
+        for n in order:
+            it = block.iters[n]
+            late = [v for v in free_vars(it.extent) if v in own and v not in seen]
+            if late:
+                raise ScheduleError(
+                    f"the extent of {it.var.name} depends on {late[0].name}, which would come after it",
+                    marks={block.name: f"the extent of {it.var.name} is {it.extent}"},
+                )
+            seen.add(it.var)
+        return block
+
+    def apply(self, s: State, plan: Block) -> tuple[Any, ...]:
+        s.update(
+            plan.name,
+            iters=tuple([plan.iters[n] for n in self.new_order]),
+            bindings=tuple([plan.bindings[n] for n in self.new_order]),
+        )
+        return ()

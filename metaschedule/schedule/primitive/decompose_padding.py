@@ -1,0 +1,233 @@
+"""decompose_padding: padding becomes a fill and a copy without tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Domain, simplify
+from ...errors import ScheduleError
+from ...ir import (
+    GPU_AXES,
+    Block,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Load,
+    Select,
+    Store,
+    Substitute,
+    Var,
+    as_int,
+    binary,
+    changed,
+    const,
+    free_vars,
+)
+from ..analysis.accesses import binds_injectively, loads, with_signature
+from ..analysis.reordering import order_matters
+from ..state import Key, State
+from .base import BlockRV, LoopRV, Primitive, primitive
+
+
+@dataclass(slots=True)
+class DecomposePlan:
+    block: Block
+    store: Store
+    value: Select
+    loop: Var
+    box: list[tuple[int, int]]  # first and last value of each iterator inside
+    nest: list[Var]  # the loops from `loop` inwards
+
+
+@primitive("decompose_padding")
+class DecomposePadding(Primitive):
+    """Take padding apart: fill everything with the value, then copy the inside without tests.
+
+    rewrite:   for i in range(10): P[i] = select(i >= 1 and i < 9, X[i - 1], 0)
+          -->  for i in range(10): P[i] = 0
+               for i in range(8): P[i + 1] = X[i]
+    requires:  1. the block is one element-wise store of select(inside, x, constant)
+               2. `inside` is a box of the iterators that is not empty
+               3. `loop` is around the block, with nothing else in it, and not bound to a GPU axis below
+    Both nests take the place of `loop`; loops around it stay around both. A loop that is such an iterator
+    becomes shorter; if that loop was split or lies outside of `loop`, the copy gets a predicate instead.
+    Gives the block that fills; the old block copies.
+    """
+
+    block: BlockRV
+    loop: LoopRV
+
+    def check(self, s: State) -> DecomposePlan:
+        block = s.block(self.block)
+        marks = {block.name: "this block"}
+        store = block.body[0] if len(block.body) == 1 else None
+        whole = block.iters and not block.init and not s.children[block.name] and not block.allocs
+        if not whole or not isinstance(store, Store) or any(it.kind == "reduce" for it in block.iters):
+            raise ScheduleError(f"block {block.name!r} is not a single element-wise store", marks)
+        value = store.value
+        if not isinstance(value, Select) or not isinstance(value.b, Const):
+            raise ScheduleError(
+                f"block {block.name!r} does not store select(inside, x, constant)", marks,
+                "padding chooses between an expression and a constant",
+            )  # fmt: skip
+        why = order_matters(s, block)
+        if why or any(load.buffer is store.buffer for load in loads(value)):
+            why = why or "it reads what it writes"
+            raise ScheduleError(f"block {block.name!r} cannot be taken apart: {why}", marks)
+        nest = self.nest(s, block)
+        self.check_races(s, block, nest[0])
+        return DecomposePlan(block, store, value, nest[0], self.inner_box(block, value.cond), nest)
+
+    def inner_box(self, block: Block, cond: Expr) -> list[tuple[int, int]]:
+        """Where the condition holds: bounds follow from it, and it follows from them."""
+        domain = Domain({it.var: it.extent for it in block.iters})
+        box: list[tuple[int, int]] = []
+        within = domain
+        loaded = bool(loads(cond)) or any(as_int(it.extent) is None for it in block.iters)
+        inside = domain if loaded else domain.with_fact(cond)
+        for it in () if loaded else block.iters:
+            low, high = inside.bounds(it.var)
+            if inside.empty or low is None or high is None or low > high:
+                raise ScheduleError(
+                    f"the inside of block {block.name!r} is empty or not known",
+                    marks={block.name: f"inside where {cond}"},
+                )
+            box.append((low, high))
+            within = within.with_fact(binary(">=", it.var, low)).with_fact(binary("<=", it.var, high))
+        if loaded or not within.prove(cond):
+            raise ScheduleError(
+                f"the inside of block {block.name!r} is not a box",
+                marks={block.name: f"inside where {cond}"},
+                help="conditions as in i >= 1 and i < 9 can be taken apart",
+            )
+        return box
+
+    def nest(self, s: State, block: Block) -> list[Var]:
+        loop = s.loop(self.loop).var
+        found: list[Var] = []
+        key: Key = block.name
+        while key is not loop:
+            above = s.parent[key]
+            if not isinstance(above, Var):
+                raise ScheduleError(
+                    "the loop is not around the block", marks={loop: "this loop", block.name: "block"}
+                )
+            if not s.is_only_child(key, of=above):
+                raise ScheduleError(
+                    "there is something else in the loop",
+                    marks={above: "has more in its body", block.name: "than this block"},
+                )
+            if s.nodes[above].kind in GPU_AXES:
+                raise ScheduleError(
+                    f"the loop over {above.name} is bound to {s.nodes[above].kind}", marks={above: "bound"}
+                )
+            found.append(above)
+            key = above
+        return found[::-1]
+
+    def check_races(self, s: State, block: Block, top: Var) -> None:
+        """Threads that store the same element see each other's filling; before, they stored equal values."""
+        shared = [
+            v for v in s.loops_around(top) if s.nodes[v].kind not in ("serial", "unrolled", "vectorized")
+        ]
+        if shared and not binds_injectively(s, block):
+            raise ScheduleError(
+                f"iterations of the loop over {shared[0].name} may store the same elements at the same time",
+                marks={shared[0]: s.nodes[shared[0]].kind, block.name: "this block"},
+                help="decompose before parallel and bind",
+            )
+
+    def apply(self, s: State, plan: DecomposePlan) -> tuple[Any, ...]:
+        fill = self.add_fill(s, plan)
+        self.shrink(s, plan)
+        parent = s.parent[plan.loop]
+        siblings: list[Key] = []
+        for child in s.children[parent]:
+            siblings += [fill, child] if child is plan.loop else [child]
+        s.set_children(parent, siblings)
+        return (s.blocks_below(fill)[0],)
+
+    def add_fill(self, s: State, plan: DecomposePlan) -> Key:
+        """The nest again, storing the constant."""
+        block, store = plan.block, plan.store
+        loops = {v: Var(v.name) for v in plan.nest}
+        own = {it.var: Var(it.var.name) for it in block.iters}
+        put = Substitute({**loops, **own})
+        filling = Block(
+            f"{block.name}_fill",
+            tuple([Iter(own[it.var], put.expr(it.extent), it.kind) for it in block.iters]),
+            tuple([put.expr(s.resolve(b)) for b in block.bindings]),
+            (),
+            (),
+            (Store(store.buffer, put.exprs(store.indices), plan.value.b),),
+            predicate=tuple([put.expr(s.resolve(p)) for p in block.predicate]),
+        )
+        nest: Any = with_signature(filling)
+        for var in reversed(plan.nest):
+            node: For = s.nodes[var]
+            nest = For(loops[var], put.expr(s.resolve(node.extent)), (nest,), node.kind, node.annotations)
+        return s.add(nest)
+
+    def shrink(self, s: State, plan: DecomposePlan) -> None:
+        """Restrict the old block to the inside."""
+        block = plan.block
+        iters: list[Iter] = []
+        bindings: list[Expr] = []
+        predicate = list(block.predicate)
+        values: dict[Var, Expr] = {}
+        for at, (it, binding, (low, high)) in enumerate(
+            zip(block.iters, block.bindings, plan.box, strict=True)
+        ):
+            count = high - low + 1
+            if count == as_int(it.extent):
+                iters.append(it)
+                bindings.append(binding)
+                continue
+            new = Var(it.var.name)
+            iters.append(Iter(new, const(count)))
+            values[it.var] = new + low
+            if self.is_own_loop(s, plan, at):
+                assert isinstance(binding, Var)
+                s.update(binding, extent=const(count))
+                s.extents[binding] = const(count)
+                bindings.append(binding)
+            else:
+                bindings.append(binding - low)
+                predicate += [binary(">=", binding, low)] if low > 0 else []
+                predicate += [binary("<=", binding, high)] if high < (as_int(it.extent) or 0) - 1 else []
+        tidy = Tidy({**values}, Domain({it.var: it.extent for it in iters}))
+        store = Store(plan.store.buffer, tidy.exprs(plan.store.indices), tidy.expr(plan.value.a))
+        s.nodes[block.name] = with_signature(
+            changed(
+                block, iters=tuple(iters), bindings=tuple(bindings), predicate=tuple(predicate), body=(store,)
+            )
+        )
+
+    def is_own_loop(self, s: State, plan: DecomposePlan, at: int) -> bool:
+        """Whether an iterator is a loop of the nest that serves nothing else."""
+        var = plan.block.bindings[at]
+        if not isinstance(var, Var) or not any(var is v for v in plan.nest):
+            return False
+        if s.fixed_extent(var) != as_int(plan.block.iters[at].extent):
+            return False
+        others = [b for n, b in enumerate(plan.block.bindings) if n != at] + list(plan.block.predicate)
+        others += [s.extents[v] for v in plan.nest]
+        return not any(leaf is var for e in others for v in free_vars(e) for leaf in s.leaves(v))
+
+
+class Tidy(Substitute):
+    """Replaces variables and simplifies indices that change."""
+
+    def __init__(self, values: dict[Var, Expr], domain: Domain) -> None:
+        super().__init__(values)
+        self.domain = domain
+
+    def exprs(self, items: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([e if (new := self.expr(e)) is e else simplify(new, self.domain) for e in items])
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is Load:
+            return Load(e.buffer, self.exprs(e.indices))
+        return super().expr(e)

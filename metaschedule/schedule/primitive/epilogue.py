@@ -1,0 +1,202 @@
+"""The primitive fuse_reduction_epilogue: what is added to a result becomes what the reduction starts from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arith import block_signature, iteration_map
+from ...errors import ScheduleError
+from ...ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Load,
+    Store,
+    Var,
+    as_int,
+    binary,
+    changed,
+    same_expr,
+    subexpressions,
+    substitute,
+)
+from ..analysis.instances import check_independent
+from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
+from ..state import ROOT, State
+from .base import BlockRV, Primitive, primitive
+from .nests import guarded, remove, touches, writes_any
+
+
+@primitive("fuse_reduction_epilogue")
+class FuseReductionEpilogue(Primitive):
+    """Start a reduction from what an epilogue would combine its result with.
+
+    rewrite:   T[i] = 0;  for k: T[i] = T[i] + A[i, k];  C[i] = T[i] + bias[i]
+          -->  C[i] = bias[i];  for k: C[i] = C[i] + A[i, k]
+    requires:  1. the reduction has an `init`, one store, and a known operation (+ * min max & | ^)
+               2. the epilogue is C = T op e with the same operation, where e is free of T and C
+               3. T is an intermediate buffer that the two blocks alone use; C is written by the epilogue only
+               4. both blocks run over all of T, element by element
+               5. what e reads is not written in or after the reduction's loop nest
+    """
+
+    reduction_block: BlockRV
+    epilogue_block: BlockRV
+
+    def check(self, s: State) -> Block:
+        reduction, epilogue = s.block(self.reduction_block), s.block(self.epilogue_block)
+        reducer = find_reducer(reduction)
+        if reducer is None or len(reducer.stores) != 1 or s.children[reduction.name]:
+            raise ScheduleError(
+                f"block {reduction.name!r} has no init, or does not reduce one value by a known operation",
+                marks={reduction.name: "not a reduction to start elsewhere"},
+                help=ASSOCIATIVE,
+            )
+        op, update = reducer.ops[0], reducer.stores[0]
+        store, own, rest = self.epilogue_parts(epilogue, update.buffer, op)
+        old, new = update.buffer, store.buffer
+        self.check_buffers(s, reduction, epilogue, old, new)
+        values = self.correspondence(reduction, epilogue, update, own)
+        self.check_whole(s, reduction, old)
+        self.check_whole(s, epilogue, old)
+        self.check_early(s, reduction, rest)
+        check_independent(s, reduction)
+        check_independent(s, epilogue)
+        indices = tuple([substitute(i, values) for i in store.indices])
+        first = reduction.init[0]
+        assert isinstance(first, Store)
+        identity = isinstance(first.value, Const) and first.value.value == identity_of(op, old.dtype).value
+        extra = substitute(rest, values)
+        start = extra if identity else binary(op, first.value, extra)
+        mine = Load(new, indices)
+        fused = changed(
+            reduction,
+            init=(Store(new, indices, start),),
+            body=(Store(new, indices, binary(op, mine, reducer.terms[0])),),
+            reads=(),
+            writes=(),
+        )
+        reads, writes = block_signature(fused)
+        return changed(fused, reads=reads, writes=writes)
+
+    def epilogue_parts(self, epilogue: Block, old: Buffer, op: str) -> tuple[Store, Load, Expr]:
+        """The store of an epilogue, the element of `old` that it reads, and what it combines that with."""
+        store = epilogue.body[0] if len(epilogue.body) == 1 else None
+        if (
+            not isinstance(store, Store)
+            or epilogue.init
+            or any(it.kind != "spatial" for it in epilogue.iters)
+        ):
+            raise ScheduleError(
+                f"block {epilogue.name!r} is not one element-wise store",
+                marks={epilogue.name: "not an epilogue"},
+            )
+        value = store.value
+        found = operands_of(store, old) if isinstance(value, Binary) and value.op == op else None
+        if found is None or any(
+            isinstance(x, Load) and x.buffer in (old, store.buffer) for x in subexpressions(found[1])
+        ):
+            raise ScheduleError(
+                f"block {epilogue.name!r} does not combine {old.name} by {op!r}, as the reduction does",
+                marks={epilogue.name: f"must be {old.name} {op} something"},
+                help="move it into the reduction's loops with reverse_compute_at instead",
+            )
+        return store, *found
+
+    def check_buffers(self, s: State, reduction: Block, epilogue: Block, old: Buffer, new: Buffer) -> None:
+        if not any(b is old for b in s.allocs):
+            raise ScheduleError(
+                f"{old.name} is not an intermediate buffer", marks={reduction.name: f"stores to {old.name}"}
+            )
+        for key in s.nodes:
+            if key is reduction.name or key is epilogue.name:
+                continue
+            if touches(s, key, {old}) or writes_any(s, key, {new}):
+                raise ScheduleError(
+                    f"{old.name} is used, or {new.name} written, by others than the two blocks",
+                    marks={key: f"uses {old.name}, or writes {new.name}"},
+                )
+        if new in {r.buffer for r in reduction.reads}:
+            raise ScheduleError(
+                f"the reduction reads {new.name}", marks={reduction.name: f"reads {new.name}"}
+            )
+
+    def correspondence(self, reduction: Block, epilogue: Block, update: Store, own: Load) -> dict[Var, Expr]:
+        """Iterators of the epilogue -> of the reduction, by the dimensions of the buffer between them."""
+        values: dict[Var, Expr] = {}
+        mine = {it.var: it for it in reduction.iters if it.kind == "spatial"}
+        theirs = {it.var: it for it in epilogue.iters}
+        used: set[Var] = set()
+        for a, b in zip(own.indices, update.indices, strict=True):
+            if isinstance(a, Const) and same_expr(a, b):
+                continue
+            if isinstance(a, Var) and isinstance(b, Var) and a not in values and b not in used:
+                known = a in theirs and b in mine
+                if known and same_expr(theirs[a].extent, mine[b].extent):
+                    values[a] = b
+                    used.add(b)
+                    continue
+            raise ScheduleError(
+                f"{a} of the epilogue and {b} of the reduction are not the same dimension",
+                marks={epilogue.name: f"reads {own}", reduction.name: f"stores to {update.buffer.name}"},
+            )
+        missing = [v for v in theirs if v not in values] + [v for v in mine if v not in used]
+        if missing:
+            raise ScheduleError(
+                f"{missing[0].name} is no dimension of {update.buffer.name}",
+                marks={
+                    epilogue.name: "must run once per element",
+                    reduction.name: "must run once per element",
+                },
+            )
+        return values
+
+    def check_whole(self, s: State, block: Block, old: Buffer) -> None:
+        """Every value of the spatial iterators is reached."""
+        loops = s.loops_around(block.name)
+        pairs = [(it, s.resolve(b)) for it, b in zip(block.iters, block.bindings, strict=True)]
+        extents = {v: s.fixed_extent(v) for v in loops}
+        whole = [as_int(it.extent) for it, _ in pairs]
+        known = {v: n for v, n in extents.items() if n is not None}
+        mapped = None
+        if s.scope(block.name) is ROOT and len(known) == len(extents) and not guarded(s, block):
+            mapped = iteration_map([b for _, b in pairs], known, [s.resolve(c) for c in block.predicate])
+        ranges = [(0, n - 1) for n in whole if n is not None]
+        if mapped is None or not mapped.bijective or list(mapped.ranges) != ranges or None in whole:
+            raise ScheduleError(
+                f"block {block.name!r} is not known to run exactly once for each element of {old.name}",
+                marks={block.name: "its bindings, or its predicate, may leave some out"},
+            )
+
+    def check_early(self, s: State, reduction: Block, rest: Expr) -> None:
+        """What the epilogue reads is there when the reduction starts, and stays."""
+        read = {x.buffer for x in subexpressions(rest) if isinstance(x, Load)}
+        reached = False
+        for top in s.children[ROOT]:
+            inside = [top, *s.statements_below(top)] if not isinstance(top, str) else [top]
+            reached = reached or any(k is reduction.name for k in inside)
+            for key in inside if reached else ():
+                if not isinstance(key, Var) and writes_any(s, key, read):
+                    raise ScheduleError(
+                        "what the epilogue reads may be written after the reduction starts",
+                        marks={key: "writes it"},
+                    )
+
+    def apply(self, s: State, plan: Block) -> tuple[Any, ...]:
+        old = {r.buffer for r in s.nodes[plan.name].writes}
+        s.nodes[plan.name] = plan
+        s.allocs = tuple([b for b in s.allocs if b not in old])
+        remove(s, s.values[self.epilogue_block])
+        return ()
+
+
+def operands_of(store: Store, old: Buffer) -> tuple[Load, Expr] | None:
+    """(the element of `old`, the rest) of a store of `old[...] op rest`."""
+    value = store.value
+    if isinstance(value, Binary):
+        for own, rest in ((value.a, value.b), (value.b, value.a)):
+            if isinstance(own, Load) and own.buffer is old:
+                return own, rest
+    return None

@@ -1,0 +1,159 @@
+"""Nests of loops around blocks: reading them, copying them, putting them elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...errors import ScheduleError
+from ...ir import (
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    changed,
+    expressions,
+    free_vars,
+    own_expressions,
+    subexpressions,
+    substitute,
+    walk,
+)
+from ..analysis.instances import leaves_of
+from ..state import ROOT, Key, Part, Split, State
+
+
+class Copies:
+    """New variables for `loops`. What is said of the old loops, `expr` says of the new ones; variables that
+    were split or fused get definitions of their own, so that bindings stay short."""
+
+    def __init__(self, s: State, loops: Iterable[Var]) -> None:
+        self.state = s
+        self.new: dict[Var, Var] = {v: Var(v.name) for v in loops}
+
+    def var(self, var: Var) -> Var:
+        known = self.new.get(var)
+        if known is None:
+            known = self.new[var] = self.defined(var)
+        return known
+
+    def defined(self, var: Var) -> Var:
+        s, known = self.state, self.state.definitions.get(var)
+        if known is None:
+            return var
+        if isinstance(known, Split):
+            digits = tuple([self.var(d) for d in known.digits])
+            if all(a is b for a, b in zip(digits, known.digits, strict=True)):
+                return var
+            definition: Split | Part = Split(digits)
+        else:
+            whole = self.var(known.whole)
+            if whole is known.whole:
+                return var
+            definition = Part(whole, known.digits, known.index)
+        fresh = Var(var.name)
+        s.definitions[fresh] = definition
+        s.extents[fresh] = self.expr(s.extents[var])
+        return fresh
+
+    def expr(self, e: Expr) -> Expr:
+        return substitute(e, {v: self.var(v) for v in free_vars(e)})
+
+    def loop(self, var: Var, kind: str | None = None) -> For:
+        """The copy of a loop, without its body."""
+        old: For = self.state.nodes[var]
+        copy = changed(old, var=self.new[var], extent=self.expr(old.extent))
+        # Analyses that follow a definition ask for extents before the loop is entered.
+        self.state.extents[copy.var] = copy.extent
+        return changed(copy, kind=kind, annotations={}) if kind is not None else copy
+
+
+def insert(s: State, at: Key, keys: list[Key]) -> None:
+    """Put nodes where one is, which may be among them."""
+    parent = s.parent[at]
+    siblings: list[Key] = []
+    for child in s.children[parent]:
+        siblings += keys if child is at else [child]
+    s.set_children(parent, siblings)
+
+
+def loops_from(s: State, block: Block, loop: Var) -> list[Var]:
+    """The loops from `loop` down to the block."""
+    chain: list[Var] = []
+    for above in s.ancestors(block.name):
+        if not isinstance(above, Var):
+            break
+        chain.append(above)
+        if above is loop:
+            return chain[::-1]
+    raise ScheduleError(
+        f"the loop over {loop.name} is not around block {block.name!r}, or there is a condition between them",
+        marks={loop: "the loop", block.name: "the block"},
+        help="give one of the loops that get_loops gives for the block",
+    )
+
+
+def touches(s: State, key: Key, buffers: set[Buffer]) -> bool:
+    """Whether a loop, block or statement itself (not what the tree has below it) uses one of the buffers."""
+    node: Stmt = s.nodes[key]
+    if isinstance(node, Block):
+        regions: tuple[Region, ...] = (*node.reads, *node.writes)
+        own = [x for e in own_expressions(node) for x in subexpressions(e)]
+        return any(r.buffer in buffers for r in regions) or _loads(own, buffers)
+    return writes_any(s, key, buffers) or _loads(expressions(node), buffers)
+
+
+def writes_any(s: State, key: Key, buffers: set[Buffer]) -> bool:
+    """Whether a block or statement writes one of the buffers."""
+    node: Stmt = s.nodes[key]
+    if isinstance(node, Block):
+        return any(r.buffer in buffers for r in node.writes)
+    return any(isinstance(x, Store) and x.buffer in buffers for x in walk(node))
+
+
+def _loads(parts: Iterable[Expr], buffers: set[Buffer]) -> bool:
+    return any(isinstance(x, Load) and x.buffer in buffers for x in parts)
+
+
+def check_copied(s: State, loops: Iterable[Var], reducing: set[Var]) -> None:
+    """Raises unless the extents of spatial loops mean the same in a nest without the reduction loops."""
+    for var in loops:
+        extent = s.resolve(s.extents[var])
+        late = leaves_of(s, [extent]) & reducing
+        if late or any(isinstance(x, Load) for x in subexpressions(extent)):
+            raise ScheduleError(
+                f"the extent of {var.name} depends on {'a reduction loop' if late else 'loaded values'}",
+                marks={var: f"its extent is {extent}"},
+            )
+
+
+def perfect_nest(s: State, block: Block) -> list[Var]:
+    """The loops around a block that hold nothing else, outermost first."""
+    nest: list[Var] = []
+    below: Key = block.name
+    for above in s.ancestors(block.name):
+        if not isinstance(above, Var) or not s.is_only_child(below, of=above):
+            break
+        nest.append(above)
+        below = above
+    return nest[::-1]
+
+
+def guarded(s: State, block: Block) -> bool:
+    """Whether a statement other than a loop is around the block."""
+    return any(not isinstance(k, Var) for k in s.ancestors(block.name))
+
+
+def remove(s: State, key: Key) -> None:
+    """Take a node away, and the loops that hold nothing else."""
+    while True:
+        parent = s.parent[key]
+        s.set_children(parent, [c for c in s.children[parent] if c is not key])
+        s.forget(key)
+        if parent is ROOT or isinstance(parent, str) or s.children[parent]:
+            return
+        key = parent

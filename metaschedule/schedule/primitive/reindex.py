@@ -1,0 +1,196 @@
+"""reindex: a copy of a buffer in the order of a block's iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Domain, iteration_map
+from ...errors import ScheduleError
+from ...ir import (
+    Block,
+    Buffer,
+    Expr,
+    Iter,
+    Load,
+    Region,
+    Rewriter,
+    Stmt,
+    Store,
+    Var,
+    as_int,
+    binary,
+    free_vars,
+    same_expr,
+    substitute,
+)
+from ..analysis.written import Box, own_accesses, stored_indices, whole_box, written_box
+from ..state import ROOT, Key, State
+from .base import BlockRV, Primitive, primitive
+from .cache_copies import CacheRead, check_only_writer
+from .cache_stage import Copy, accessed_buffer, add_copy, insert, loads_any, place_after, point
+
+
+@dataclass(slots=True)
+class ReindexPlan:
+    block: Block
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    used: list[Iter]
+    extents: tuple[int, ...]
+    parent: Key
+    child: Key
+    box: Box
+    guards: list[Expr]
+
+
+@primitive("reindex")
+class Reindex(Primitive):
+    """Copy a buffer into one laid out in the order of a block's iterators, which the block then uses.
+
+    rewrite:   for i, k: C[i] += A[k, i * 2]                  (kind="read")
+          -->  for i, k: A_reindex[i, k] = A[k, i * 2]
+               for i, k: C[i] += A_reindex[i, k]
+    requires:  1. the block uses the buffer at one place, given by its iterators, whose extents are constants
+               2. what cache_read (cache_write) requires; nothing else in the loops around writes (reads) it
+               3. for a write, no two values of the iterators give the same element
+    Only iterators that the indices mention become dimensions.
+    """
+
+    block: BlockRV
+    buffer_index: int
+    kind: str
+
+    def check(self, s: State) -> ReindexPlan:
+        block = s.block(self.block)
+        buffer = accessed_buffer(block, self.kind, self.buffer_index)
+        indices = self.place_of_access(s, block, buffer)
+        mentioned = {v for index in indices for v in free_vars(index)}
+        used = [it for it in block.iters if it.var in mentioned]
+        extents = [as_int(it.extent) for it in used]
+        if len(used) != len(mentioned) or any(loads_any(i) for i in indices) or None in extents:
+            raise ScheduleError(
+                f"block {block.name!r} does not use {buffer.name} by iterators of constant extent alone",
+                marks={block.name: f"{buffer.name}[{', '.join(map(str, indices))}]"},
+            )
+        sizes = tuple([n for n in extents if n is not None])
+        if self.kind == "read":
+            return self.check_read(s, block, buffer, indices, used, sizes)
+        check_only_writer(s, block, buffer)
+        if not is_one_to_one(indices, used, sizes):
+            raise ScheduleError(
+                f"several values of the iterators may give the same element of {buffer.name}",
+                marks={block.name: f"{buffer.name}[{', '.join(map(str, indices))}]"},
+            )
+        parent, child = place_after(s, block.name, buffer)
+        box = (
+            written_box(s, block, [it.var for it in used], parent) if stored_indices(block, buffer) else None
+        )
+        if box is None:
+            raise ScheduleError(
+                f"not all values of the iterators are known to write {buffer.name}",
+                marks={block.name: f"writes {buffer.name}"},
+            )
+        return ReindexPlan(block, buffer, indices, used, sizes, parent, child, box, [])
+
+    def place_of_access(self, s: State, block: Block, buffer: Buffer) -> tuple[Expr, ...]:
+        if s.children[block.name]:
+            raise ScheduleError(
+                f"block {block.name!r} has blocks inside", marks={block.name: "not a plain block"}
+            )
+        found = own_accesses(block, buffer)
+        if not found or any(not all(map(same_expr, found[0], other)) for other in found[1:]):
+            raise ScheduleError(
+                f"block {block.name!r} uses {buffer.name} at several places",
+                marks={block.name: f"uses {buffer.name}"},
+                help="use cache_read or cache_write",
+            )
+        return found[0]
+
+    def check_read(
+        self,
+        s: State,
+        block: Block,
+        buffer: Buffer,
+        indices: tuple[Expr, ...],
+        used: list[Iter],
+        sizes: tuple[int, ...],
+    ) -> ReindexPlan:
+        cache = CacheRead(self.block, self.buffer_index, buffer.scope).check(s)
+        if cache.parent is not ROOT:
+            raise ScheduleError(
+                f"{buffer.name} is written in a loop around the block, or the block is in another",
+                marks={block.name: f"reads {buffer.name}"},
+                help="reindex before compute_at and blockize",
+            )
+        guards: list[Expr] = []
+        domain = Domain({it.var: n for it, n in zip(used, sizes, strict=True)})
+        for index, (start, count, limit) in zip(indices, cache.box.ranges, strict=True):
+            # Beyond the box nothing is written, so nothing is read either: leave that out.
+            first = as_int(start) or 0
+            end = first + count if limit is None else min(first + count, limit)
+            low, high = domain.bounds(index)
+            if low is None or low < first:
+                guards.append(binary(">=", index, first))
+            if high is None or high >= end:
+                guards.append(binary("<", index, end))
+        return ReindexPlan(
+            block, buffer, indices, used, sizes, cache.parent, cache.child, whole_box(sizes), guards
+        )
+
+    def apply(self, s: State, plan: ReindexPlan) -> tuple[Any, ...]:
+        old = plan.buffer
+        new = Buffer(f"{old.name}_reindex", plan.extents, old.dtype, old.scope)
+        own = tuple([it.var for it in plan.used])
+        over = [Var(v.name) for v in own]
+        moved = dict(zip(own, over, strict=True))
+        there = [substitute(e, moved) for e in plan.indices]
+        if self.kind == "read":
+            guards = [substitute(g, moved) for g in plan.guards]
+            copy = Copy(new.name, plan.extents, plan.box, over, old, there, new, over, guards)
+        else:
+            copy = Copy(new.name, plan.extents, plan.box, over, new, over, old, there)
+        swap = Redirect(old, new, own)
+        s.update(
+            plan.block.name,
+            reads=without_repeats([swap.region(r) for r in plan.block.reads]),
+            writes=without_repeats([swap.region(r) for r in plan.block.writes]),
+            init=swap.body(plan.block.init),
+            body=swap.body(plan.block.body),
+        )
+        key, name = add_copy(s, copy)
+        insert(s, plan.parent, plan.child, key, after=self.kind == "write")
+        s.allocs = (*s.allocs, new)
+        return (name,)
+
+
+def is_one_to_one(indices: Sequence[Expr], used: list[Iter], sizes: Sequence[int]) -> bool:
+    if len(indices) == len(used) and all(type(i) is Var for i in indices):
+        return True
+    mapped = iteration_map(indices, {it.var: n for it, n in zip(used, sizes, strict=True)})
+    return mapped is not None and mapped.injective
+
+
+def without_repeats(regions: list[Region]) -> tuple[Region, ...]:
+    return tuple({r.buffer: r for r in regions}.values())
+
+
+class Redirect(Rewriter):
+    """Uses of a buffer, wherever, become uses of another one at the given indices."""
+
+    def __init__(self, old: Buffer, new: Buffer, indices: tuple[Expr, ...]) -> None:
+        self.old, self.new, self.indices = old, new, indices
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is Load and e.buffer is self.old:
+            return Load(self.new, self.indices)
+        return super().expr(e)
+
+    def stmt(self, s: Stmt) -> Any:
+        if isinstance(s, Store) and s.buffer is self.old:
+            return Store(self.new, self.indices, self.expr(s.value))
+        return super().stmt(s)
+
+    def region(self, r: Region) -> Region:
+        return point(self.new, self.indices) if r.buffer is self.old else r

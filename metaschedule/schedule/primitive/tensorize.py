@@ -1,0 +1,320 @@
+"""The primitive tensorize: a loop nest that an intrinsic describes, replaced by its implementation.
+
+Read `Tensorize.check`, then `Matcher`: it walks the description and the program side by side, finding for each
+parameter of the intrinsic the buffer it stands for and where in it the tile starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from ...arith import Domain, block_signature, simplify
+from ...errors import ScheduleError
+from ...ir import (
+    Binary,
+    Block,
+    Body,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    Load,
+    Rewriter,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    as_int,
+    changed,
+    free_vars,
+    is_integer,
+    operands,
+    substitute,
+)
+from ..intrinsics import Intrinsic, get_intrinsic
+from ..state import State
+from .base import BlockRV, LoopRV, Primitive, primitive
+from .blockize import Blockize, BlockizePlan, is_zero, plan_blockize
+
+COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or", "==", "!="})
+
+
+@dataclass(slots=True)
+class TensorizePlan:
+    blockize: BlockizePlan | None
+    block: Block  # with the implementation as its body
+
+
+@primitive("tensorize")
+class Tensorize(Primitive):
+    """Replace the body of a block by an intrinsic; a loop is made a block first, as by blockize.
+
+    rewrite:   for io, jo, ko: with T.block("C_o"): for i, j, k in T.grid(4, 4, 4): ...
+          -->  for io, jo, ko: with T.block("C_o"): the implementation, on the tile of each parameter
+    requires:  1. there is an intrinsic of that name
+               2. the block holds loops and one block (or stores), as blockize makes it, with no `init` inside
+               3. what is left of the inner predicate is always true: tiles are whole
+               4. loops (but those of extent 1) have the extents of the description's, in its order
+               5. stores are the description's, up to names, offsets, and the order of operands that commute
+               6. a buffer that is written stands for one parameter only
+    """
+
+    target: BlockRV | LoopRV
+    intrinsic: str
+
+    def check(self, s: State) -> TensorizePlan:
+        if isinstance(self.target, LoopRV):
+            made: BlockizePlan | None = plan_blockize(s, s.loop(self.target).var)
+            outer, loops, stores = made.outer, [s.nodes[v] for v in made.loops], made.inner
+        else:
+            made, outer = None, s.block(self.target)
+            loops, stores = inside_of(s, outer)
+        intrinsic = get_intrinsic(self.intrinsic)
+        where = Domain({it.var: it.extent for it in outer.iters})
+        where.singletons.clear()
+        for loop in loops:
+            where = where.with_loop(loop.var, s.resolve(loop.extent))
+        body = statements(outer, stores, where)
+        views = match(intrinsic, outer, loops, body, where)
+        buffers = dict(zip(intrinsic.implementation.params, intrinsic.description.params, strict=True))
+        put = Implementation({mine: views[theirs] for mine, theirs in buffers.items()}, intrinsic.allocs)
+        block = changed(
+            outer, body=put.body(intrinsic.body), allocs=(*outer.allocs, *put.allocs.values())
+        )
+        reads, writes = block_signature(block)
+        return TensorizePlan(made, changed(block, reads=reads, writes=writes))
+
+    def apply(self, s: State, plan: TensorizePlan) -> tuple[Any, ...]:
+        if plan.blockize is not None:
+            assert isinstance(self.target, LoopRV)
+            (key,) = Blockize(self.target).apply(s, plan.blockize)
+        else:
+            key = plan.block.name
+        forget_below(s, key)
+        s.nodes[key] = changed(plan.block, name=key)
+        return ()
+
+
+def forget_below(s: State, key: Any) -> None:
+    for child in s.children[key]:
+        forget_below(s, child)
+        s.forget(child)
+    s.children[key] = ()
+
+
+def inside_of(s: State, outer: Block) -> tuple[list[For], Block | Body]:
+    """The loops in a block, and the block in them; or the statements, if there is none."""
+    loops: list[For] = []
+    below = s.children[outer.name]
+    if not below:
+        body = outer.body
+        while len(body) == 1 and isinstance(body[0], For):
+            loops.append(body[0])
+            body = body[0].body
+        return loops, body
+    while len(below) == 1 and isinstance(below[0], Var):
+        loops.append(s.nodes[below[0]])
+        below = s.children[below[0]]
+    if len(below) != 1 or not isinstance(below[0], str):
+        raise ScheduleError(
+            f"block {outer.name!r} is not one block in loops", marks={outer.name: "has more in it"}
+        )
+    inner: Block = s.nodes[below[0]]
+    resolved = changed(
+        inner,
+        bindings=tuple([s.resolve(b) for b in inner.bindings]),
+        predicate=tuple([s.resolve(c) for c in inner.predicate]),
+    )
+    if s.children[inner.name]:
+        raise ScheduleError(
+            f"block {inner.name!r} has blocks inside", marks={inner.name: "must be the innermost"}
+        )
+    return loops, resolved
+
+
+def statements(outer: Block, inner: Block | Body, where: Domain) -> Body:
+    """What runs in the loops, in terms of them and of the iterators of the outer block."""
+    if not isinstance(inner, Block):
+        return inner
+    if inner.init:
+        raise ScheduleError(
+            f"the init of block {inner.name!r} is inside of the loops",
+            marks={inner.name: "its init is not part of an intrinsic"},
+            help="decompose_reduction first",
+        )
+    for c in inner.predicate:
+        if not where.prove(c):
+            raise ScheduleError(
+                f"the tile is not always whole: it runs only where {c}",
+                marks={inner.name: "partial tiles"},
+                help="split by factors that divide the extents, or pad_einsum first",
+            )
+    values = dict(zip([it.var for it in inner.iters], inner.bindings, strict=True))
+    return Values(values).body(inner.body)
+
+
+class Values(Rewriter):
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        self.values = values
+
+    def expr(self, e: Expr) -> Expr:
+        return substitute(e, self.values)
+
+
+# --- matching ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class View:
+    """A parameter of an intrinsic as a tile of a buffer: per dimension of the buffer where the tile starts,
+    and which dimension of the parameter moves in it, if any."""
+
+    buffer: Buffer
+    starts: tuple[Expr, ...]
+    axes: tuple[int | None, ...]
+
+    def indices(self, within: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(
+            [start if axis is None else start + within[axis] for start, axis in zip(self.starts, self.axes)]
+        )
+
+
+def match(
+    intrinsic: Intrinsic, outer: Block, loops: list[For], body: Body, where: Domain
+) -> dict[Buffer, View]:
+    """The views of the parameters of the description, if `body` in `loops` is what it describes."""
+
+    def refuse(why: str) -> ScheduleError:
+        return ScheduleError(
+            f"block {outer.name!r} is not what intrinsic {intrinsic.name!r} describes: {why}",
+            marks={outer.name: why},
+        )
+
+    mine = [loop for loop in loops if as_int(loop.extent) != 1]
+    theirs = [loop for loop in intrinsic.loops if as_int(loop.extent) != 1]
+    if [as_int(loop.extent) for loop in mine] != [as_int(loop.extent) for loop in theirs]:
+        extents = [[str(loop.extent) for loop in group] for group in (mine, theirs)]
+        raise refuse(f"its loops are ({', '.join(extents[0])}), described are ({', '.join(extents[1])})")
+    if len(body) != len(intrinsic.stores) or not all(isinstance(x, Store) for x in body):
+        raise refuse(f"it has {len(body)} statements, described are {len(intrinsic.stores)} stores")
+    values: dict[Var, Expr] = {loop.var: Const(0, "int64") for loop in intrinsic.loops}
+    values |= {a.var: b.var for a, b in zip(theirs, mine, strict=True)}
+    matcher = Matcher(values, {loop.var for loop in loops}, where)
+    for wanted, found in zip(intrinsic.stores, body, strict=True):
+        assert isinstance(found, Store)
+        same = matcher.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
+        if not same or not matcher.expr(wanted.value, found.value):
+            raise refuse(f"it stores {found}, described is {wanted}")
+    outputs = set(intrinsic.description.outputs)
+    for b, view in matcher.views.items():
+        for other, also in matcher.views.items():
+            if b is not other and view.buffer is also.buffer and (b in outputs or other in outputs):
+                raise refuse(f"{view.buffer.name} is both {b.name} and {other.name}")
+    return matcher.views
+
+
+class Matcher:
+    def __init__(self, values: Mapping[Var, Expr], inside: set[Var], where: Domain) -> None:
+        self.values = values  # loops of the description -> of the program
+        self.inside = inside
+        self.where = where
+        self.views: dict[Buffer, View] = {}
+
+    def expr(self, wanted: Expr, found: Expr) -> bool:
+        """Whether `found` is `wanted`, the parameters seen so far being where they are; learns new ones."""
+        if wanted.dtype != found.dtype:
+            return False
+        if isinstance(wanted, Load) and isinstance(found, Load):
+            return self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
+        if type(wanted) is Var or (is_integer(wanted.dtype) and not has_loads(wanted)):
+            return not has_loads(found) and is_zero(self.difference(found, wanted))
+        if type(wanted) is not type(found):
+            return False
+        if isinstance(wanted, Const) and isinstance(found, Const):
+            return repr(wanted.value) == repr(found.value)
+        if isinstance(wanted, (Binary, Unary)) and isinstance(found, (Binary, Unary)):
+            if wanted.op != found.op:
+                return False
+        elif isinstance(wanted, Call) and isinstance(found, Call):
+            if wanted.name != found.name:
+                return False
+        elif not isinstance(wanted, (Cast, Select)):
+            return False
+        parts, others = operands(wanted), operands(found)
+        before = dict(self.views)
+        if len(parts) == len(others) and all(map(self.expr, parts, others)):
+            return True
+        self.views = before
+        if isinstance(wanted, Binary) and wanted.op in COMMUTATIVE:
+            if all(map(self.expr, parts, reversed(others))):
+                return True
+            self.views = before
+        return False
+
+    def access(
+        self, param: Buffer, wanted: tuple[Expr, ...], buffer: Buffer, found: tuple[Expr, ...]
+    ) -> bool:
+        if param.dtype != buffer.dtype:
+            return False
+        known = self.views.get(param)
+        if known is not None:
+            at = known.indices(tuple([substitute(e, self.values) for e in wanted]))
+            return known.buffer is buffer and all(is_zero(self.difference(a, b)) for a, b in zip(found, at))
+        # Dimensions keep their order; those that the parameter lacks must not move. Last ones first.
+        places = range(len(found) - 1, -1, -1)
+        for chosen in combinations(places, len(wanted)):
+            axes: list[int | None] = [None] * len(found)
+            for axis, place in enumerate(reversed(chosen)):
+                axes[place] = axis
+            starts = [
+                self.difference(e, wanted[axis]) if axis is not None else simplify(e, self.where)
+                for e, axis in zip(found, axes, strict=True)
+            ]
+            if not any(v in self.inside for start in starts for v in free_vars(start)):
+                self.views[param] = View(buffer, tuple(starts), tuple(axes))
+                return True
+        return False
+
+    def difference(self, found: Expr, wanted: Expr) -> Expr:
+        return simplify(found - substitute(wanted, self.values), self.where)
+
+
+def has_loads(e: Expr) -> bool:
+    return isinstance(e, Load) or any(map(has_loads, operands(e)))
+
+
+class Implementation(Rewriter):
+    """A copy of an implementation, on the tiles that its parameters stand for."""
+
+    def __init__(self, views: Mapping[Buffer, View], allocs: tuple[Buffer, ...]) -> None:
+        self.views = views
+        self.loops: dict[Var, Expr] = {}
+        self.allocs = {b: Buffer(b.name, b.shape, b.dtype, b.scope, b.constant, b.data) for b in allocs}
+
+    def buffer(self, b: Buffer) -> Buffer:
+        return self.allocs.get(b, b)
+
+    def expr(self, e: Expr) -> Expr:
+        if type(e) is Var:
+            return self.loops.get(e, e)
+        e = super().expr(e)
+        if isinstance(e, Load) and e.buffer in self.views:
+            view = self.views[e.buffer]
+            return Load(view.buffer, view.indices(e.indices))
+        return e
+
+    def stmt(self, s: Stmt) -> Stmt | Body:
+        if isinstance(s, For):
+            new = self.loops[s.var] = Var(s.var.name)
+            return changed(s, var=new, extent=self.expr(s.extent), body=self.body(s.body))
+        new_stmt = super().stmt(s)
+        if isinstance(new_stmt, Store) and new_stmt.buffer in self.views:
+            view = self.views[new_stmt.buffer]
+            return Store(view.buffer, view.indices(new_stmt.indices), new_stmt.value)
+        return new_stmt
