@@ -1,6 +1,6 @@
 """How cheap the language is: microseconds to replay a trace, and where they go.
 
-    python benchmarks/language.py [--json FILE] [--profile]
+python benchmarks/language.py [--json FILE] [--profile]
 """
 
 from __future__ import annotations
@@ -83,7 +83,12 @@ def main() -> int:
         printed = best(lambda: trace.apply(program).program) * 1e6 - replay
         colour = "green" if replay <= wanted else "red"
         table.add_row(name, str(len(trace)), f"[{colour}]{replay:.0f}", str(wanted), f"{printed:.0f}")
-        report[name] = {"instructions": len(trace), "replay_us": replay, "program_us": printed, "wanted_us": wanted}
+        report[name] = {
+            "instructions": len(trace),
+            "replay_us": replay,
+            "program_us": printed,
+            "wanted_us": wanted,
+        }
         if options.profile:
             profile = cProfile.Profile()
             profile.runcall(lambda: [trace.apply(program) for _ in range(50)])

@@ -80,6 +80,8 @@ def quotient_interval(a: Poly, b: Poly, domain: Domain) -> Interval:
     if least is None or least < 1:
         return UNKNOWN
     most = upper(b, domain)
+    if most is not None and most < 1:
+        return UNKNOWN  # the facts contradict each other
     low, high = lower(a, domain), upper(a, domain)
     if low is not None:
         low = low // least if low < 0 else low // most if most is not None else 0

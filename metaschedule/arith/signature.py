@@ -29,6 +29,7 @@ from ..ir import (
     Var,
     While,
     as_expr,
+    binary,
     free_vars,
     operands,
     subexpressions,
@@ -66,7 +67,7 @@ def block_signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...
     reading of its own result."""
     domain = Domain({it.var: it.extent for it in block.iters if not loads(it.extent)})
     domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
-    collector = Collector({it.var for it in block.iters})
+    collector = Collector(domain, {it.var for it in block.iters})
     accesses = collector.block(block, Place(domain, {}, {}), closed=True)
     reads: dict[Buffer, list[Region]] = {}
     writes: dict[Buffer, list[Region]] = {}
@@ -84,7 +85,8 @@ def loads(e: Expr) -> bool:
 
 
 class Collector:
-    def __init__(self, iters: set[Var]) -> None:
+    def __init__(self, domain: Domain, iters: set[Var]) -> None:
+        self.domain = domain  # of the block's own iterators
         self.iters = iters
         self.inner: set[Buffer] = set()  # buffers allocated in the block
         self.unknown: set[Var] = set()  # stand for extents that are loaded
@@ -174,13 +176,18 @@ class Collector:
     def access(self, at: Load | Store, place: Place, is_write: bool) -> Access:
         indices = [substitute(index, place.values) for index in at.indices]
         region = access_region(at.buffer, indices, place.loops, place.domain)
-        ranges = [
-            (start, count) if self.is_stable(start) and self.is_stable(count) else (as_expr(0), as_expr(n))
-            for (start, count), n in zip(region.ranges, at.buffer.shape)
-        ]
+        ranges: list[tuple[Expr, Expr]] = []
+        for (start, count), size in zip(region.ranges, at.buffer.shape):
+            fine = self.is_stable(start) and self.is_stable(count)
+            ranges.append((start, count) if fine else (as_expr(0), as_expr(size)))
         return Access(Region(at.buffer, tuple(ranges)), is_write)
 
     def is_stable(self, e: Expr) -> bool:
-        return not any(
-            isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown) for x in subexpressions(e)
-        )
+        """Whether e has the same value wherever it is evaluated, and has one: an access under a guard
+        may divide by what is zero where the guard fails."""
+        for x in subexpressions(e):
+            if isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown):
+                return False
+            if isinstance(x, Binary) and x.op in ("//", "%") and not self.domain.prove(binary("!=", x.b, 0)):
+                return False
+        return True

@@ -1,6 +1,7 @@
 """The probabilistic language: schedules, primitives, distributions, traces."""
 
 from .distribution import Distribution, distribution
+from .intrinsics import register_intrinsic
 from .primitive.base import BlockRV, ExprRV, LoopRV, Primitive, primitive
 from .schedule import Schedule
 from .trace import Instruction, Trace, TraceError

@@ -6,19 +6,20 @@ program and puts the implementation there. A description that accumulates reads 
 no `init`: that stays in the program.
 
 >>> from metaschedule import parse
->>> head = 'def dot(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32"), C: T.Output((1,), "float32")):'
->>> step = "C[0] = C[0] + A[k] * B[k]"
+>>> head = 'def square(A: T.Tensor((4,), "float32"), C: T.Output((1,), "float32")):'
+>>> step = "C[0] = C[0] + A[k] * A[k]"
 >>> register_intrinsic(
-...     "doc.dot4",
+...     "doc.square4",
 ...     description=parse(f"{head}\\n    for k in range(4):\\n        {step}"),
 ...     implementation=parse(f"{head}\\n    for k in T.unrolled(4):\\n        {step}"),
 ... )
->>> get_intrinsic("doc.dot4").description.name
-'dot'
+>>> get_intrinsic("doc.square4").description.name
+'square'
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ from ..codegen.lower.flatten import flatten
 from ..errors import ScheduleError
 from ..interpreter import interpret
 from ..ir import (
+    Binary,
     Body,
     Buffer,
     Expr,
@@ -35,13 +37,14 @@ from ..ir import (
     Load,
     Program,
     Region,
+    Select,
     Stmt,
     Store,
     Var,
     const,
-    expressions,
     is_float,
     numpy_dtype,
+    operands,
     structural_equal,
 )
 
@@ -100,8 +103,8 @@ def check_parameters(name: str, description: Program, implementation: Program) -
         implementation.outputs
     ):
         raise ValueError(
-            f"intrinsic {name!r}: parameters differ: {description!r} and {implementation!r} must take buffers of "
-            "the same shapes and dtypes"
+            f"intrinsic {name!r}: parameters of {description!r} and {implementation!r} "
+            "differ: they must have the same shapes and dtypes"
         )
 
 
@@ -117,8 +120,8 @@ def nest_of(name: str, description: Program) -> tuple[tuple[For, ...], tuple[Sto
     plain = len(stores) == len(body) and all(loop.fixed_extent is not None for loop in loops)
     if not plain or not stores or flat.allocs:
         raise ValueError(
-            f"intrinsic {name!r}: a description is one nest of loops of constant extents with stores in it: no "
-            "init, no predicate, no buffers of its own"
+            f"intrinsic {name!r}: a description is one nest of loops of constant extents with stores in it: "
+            "no init, no predicate, no buffers of its own"
         )
     return tuple(loops), stores
 
@@ -127,12 +130,28 @@ def check_covered(name: str, description: Program, loops: tuple[For, ...], store
     """An implementation may touch all of its parameters; so the description must be about all of them."""
     extents: dict[Var, Expr | int] = {loop.var: loop.extent for loop in loops}
     touched: dict[Buffer, list[Region]] = {}
-    accesses = [*stores, *[x for x in expressions(stores) if isinstance(x, Load)]]
+    accesses: list[Store | Load] = [*stores]
+    for s in stores:
+        for e in (*s.indices, s.value):
+            accesses += certain_loads(e)
     for a in accesses:
         touched.setdefault(a.buffer, []).append(access_region(a.buffer, a.indices, extents, Domain()))
     for b in description.params:
         if b not in touched or not contains(union(touched[b], Domain()), b.whole(), Domain()):
-            raise ValueError(f"intrinsic {name!r}: the description does not use all of {b.name}: make it smaller")
+            raise ValueError(
+                f"intrinsic {name!r}: the description does not use all of {b.name}: make it smaller"
+            )
+
+
+def certain_loads(e: Expr) -> Iterator[Load]:
+    """The loads that are evaluated whatever conditions say."""
+    parts = operands(e)
+    if isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or")):
+        parts = parts[:1]
+    for part in parts:
+        yield from certain_loads(part)
+    if isinstance(e, Load):
+        yield e
 
 
 def check_agreement(name: str, description: Program, implementation: Program) -> None:
@@ -147,8 +166,12 @@ def check_agreement(name: str, description: Program, implementation: Program) ->
     pairs = [r if isinstance(r, tuple) else (r,) for r in results]
     for b, want, got in zip(description.outputs, *pairs, strict=True):
         a, c = np.asarray(want, "float64"), np.asarray(got, "float64")
-        if not np.allclose(a, c, rtol=1e-2 if is_float(b.dtype) else 0, atol=1e-3 if is_float(b.dtype) else 0):
-            raise ValueError(f"intrinsic {name!r}: the implementation gives another {b.name} than the description")
+        if not np.allclose(
+            a, c, rtol=1e-2 if is_float(b.dtype) else 0, atol=1e-3 if is_float(b.dtype) else 0
+        ):
+            raise ValueError(
+                f"intrinsic {name!r}: the implementation gives another {b.name} than the description"
+            )
 
 
 def accumulating(p: Program) -> Program:
@@ -162,4 +185,3 @@ def accumulating(p: Program) -> Program:
             copy = For(var, const(extent), (copy,))
         body.append(copy)
     return Program(p.name, (*p.inputs, *before), p.outputs, (*body, *p.body), p.allocs)
-

@@ -185,5 +185,11 @@ def test_effort_is_bounded() -> None:
     d.prove(total < 1000)  # whatever the answer, it comes
 
 
+def test_contradictory_facts_do_no_harm() -> None:
+    d = Domain({I: 8}, [N >= 3, M + N <= 2, M >= 0, N * M >= 2])
+    d.bounds(I // (M - N + 5))
+    d.prove(I // (2 - N) < 1)
+
+
 def test_floats_have_no_bounds_to_offer() -> None:
     assert not Domain().prove(call("exp", X[I]) > 0.0)

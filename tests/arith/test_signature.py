@@ -97,6 +97,13 @@ def test_indirect_access_is_the_whole_dimension() -> None:
     assert shown(reads) == ["W[vi : 1]", "A[0 : 32, vj : 1]"]
 
 
+def test_divisions_that_may_fail_are_left_out() -> None:
+    """Where the guard fails nobody divides, and the region must have a value there too."""
+    guarded = select(VI > 0, A[VJ // VI, VJ // (VI + 1)], 0.0)
+    reads, _ = block_signature(block([Store(C, (VI, VJ), guarded)]))
+    assert shown(reads) == ["A[0 : 32, vj // (vi + 1) : 1]"]
+
+
 def test_loaded_extents() -> None:
     k = Var("k")
     rows = loop(k, WIDE[VI + 1] - WIDE[VI], Store(C, (VI, VJ), A[VI, WIDE[VI] + k] + B[VI, k]))

@@ -11,9 +11,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import metaschedule as ms
+from metaschedule import te
 from metaschedule.ir import Block, Program, as_int
 from metaschedule.schedule import BlockRV, LoopRV, Schedule
+from tests.cases.case import Case
+from tests.cases.programs import CASES
+from tests.schedule.checks import inputs_of
 
 Call = Callable[[Schedule, random.Random], Any]
 
@@ -56,15 +62,24 @@ def is_output(sch: Schedule, b: Block) -> bool:
     return any(w.buffer in sch.state.original.outputs for w in b.writes)
 
 
-def spatial_loops(sch: Schedule, block: BlockRV) -> list[LoopRV]:
+def reduction_vars(sch: Schedule, block: BlockRV) -> set[Any]:
     b = sch.get(block)
-    reducing = {
+    return {
         leaf
         for it, binding in zip(b.iters, b.bindings, strict=True)
         if it.kind == "reduce"
         for var in ms.ir.free_vars(binding)
         for leaf in sch.state.leaves(var)
     }
+
+
+def reduction_loops(sch: Schedule, block: BlockRV) -> list[LoopRV]:
+    reducing = reduction_vars(sch, block)
+    return [loop for loop in its_loops(sch, block) if sch.get(loop).var in reducing]
+
+
+def spatial_loops(sch: Schedule, block: BlockRV) -> list[LoopRV]:
+    reducing = reduction_vars(sch, block)
     return [loop for loop in its_loops(sch, block) if sch.get(loop).var not in reducing]
 
 
@@ -130,7 +145,8 @@ def reverse_compute_at(sch: Schedule, rng: random.Random) -> None:
     producers = sch.get_producers(block)
     if not producers:
         raise NothingToDo
-    sch.reverse_compute_at(block, rng.choice(spatial_loops(sch, producers[-1]) or its_loops(sch, producers[-1])))
+    loops = spatial_loops(sch, producers[-1]) or its_loops(sch, producers[-1])
+    sch.reverse_compute_at(block, rng.choice(loops))
 
 
 def sample_compute_location(sch: Schedule, rng: random.Random) -> None:
@@ -143,7 +159,18 @@ def annotate(sch: Schedule, rng: random.Random) -> None:
 
 
 def unannotate(sch: Schedule, rng: random.Random) -> None:
-    sch.unannotate(a_block(sch, rng, lambda b: "note" in b.annotations), "note")
+    block = a_block(sch, rng)
+    if "note" not in sch.get(block).annotations:
+        sch.annotate(block, "note", 1)
+    sch.unannotate(block, "note")
+
+
+def reverse_compute_inline(sch: Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng, is_spatial)
+    producers = sch.get_producers(block)
+    if len(producers) != 1 or not is_spatial(sch.get(producers[0])):
+        raise NothingToDo
+    sch.reverse_compute_inline(block)
 
 
 def transform_layout(sch: Schedule, rng: random.Random) -> None:
@@ -176,9 +203,7 @@ def storage_align(sch: Schedule, rng: random.Random) -> None:
 
 
 def rfactor(sch: Schedule, rng: random.Random) -> None:
-    block = a_block(sch, rng, reduces)
-    spatial = set(spatial_loops(sch, block))
-    loops = [x for x in its_loops(sch, block) if x not in spatial]
+    loops = reduction_loops(sch, a_block(sch, rng, reduces))
     if not loops:
         raise NothingToDo
     sch.rfactor(rng.choice(loops), 0)
@@ -186,9 +211,9 @@ def rfactor(sch: Schedule, rng: random.Random) -> None:
 
 def decompose_reduction(sch: Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng, reduces)
-    spatial = set(spatial_loops(sch, block))
+    reducing = {sch.get(x).var for x in reduction_loops(sch, block)}
     loops = its_loops(sch, block)
-    first = next((n for n, x in enumerate(loops) if x not in spatial), 0)
+    first = next((n for n, x in enumerate(loops) if sch.get(x).var in reducing), 0)
     sch.decompose_reduction(block, rng.choice(loops[: first + 1]))
 
 
@@ -211,7 +236,7 @@ def decompose_padding(sch: Schedule, rng: random.Random) -> None:
 
 
 def tensorize(sch: Schedule, rng: random.Random) -> None:
-    from tests.schedule.primitive.test_blockize import tensorize_at_random
+    from tests.schedule.primitive.random_tensorize import tensorize_at_random
 
     tensorize_at_random(sch, rng)
 
@@ -251,7 +276,7 @@ CALLS: dict[str, Call] = {
     "compute_inline": lambda sch, rng: sch.compute_inline(
         a_block(sch, rng, lambda b: is_spatial(b) and not is_output(sch, b))
     ),
-    "reverse_compute_inline": lambda sch, rng: sch.reverse_compute_inline(a_block(sch, rng, is_spatial)),
+    "reverse_compute_inline": reverse_compute_inline,
     "cache_read": lambda sch, rng: sch.cache_read(a_block(sch, rng, lambda b: bool(b.reads)), 0, "local"),
     "cache_write": lambda sch, rng: sch.cache_write(a_block(sch, rng), 0, "local"),
     "reindex": lambda sch, rng: sch.reindex(
@@ -274,6 +299,30 @@ CALLS: dict[str, Call] = {
 }
 
 
+# What few programs have room for is tried more often.
+RARE = {"reverse_compute_inline": 4, "pad_einsum": 2, "fuse_reduction_epilogue": 4, "decompose_padding": 2,
+        "reverse_compute_at": 3, "rfactor": 2, "tensorize": 3, "merge": 2}  # fmt: skip
+
+
+def chain() -> Program:
+    """Element-wise stages one after the other, with a transpose."""
+    x = te.placeholder((5, 6), name="x")
+    a = te.compute((5, 6), lambda i, j: x[i, j] + 1.0, name="a")
+    b = te.compute((6, 5), lambda i, j: a[j, i] * 2.0, name="b")
+    c = te.compute((6, 5), lambda i, j: te.maximum(b[i, j], 0.0), name="c")
+    return te.program([x], [c], name="chain")
+
+
+def biased() -> Program:
+    """A matrix product with a bias."""
+    x, w = te.placeholder((5, 8), name="x"), te.placeholder((8, 6), name="w")
+    bias = te.placeholder((6,), name="bias")
+    k = te.reduce_axis(8, name="k")
+    product = te.compute((5, 6), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="product")
+    out = te.compute((5, 6), lambda i, j: product[i, j] + bias[j], name="out")
+    return te.program([x, w, bias], [out], name="biased")
+
+
 def shuffled_iters(sch: Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng, lambda b: bool(b.iters))
     count = len(sch.get(block).iters)
@@ -282,7 +331,7 @@ def shuffled_iters(sch: Schedule, rng: random.Random) -> None:
 
 def step(sch: Schedule, rng: random.Random, counts: Counter[str], op: str | None = None) -> Schedule:
     """One random call on a fork; gives the fork if it was accepted, else the schedule as it was."""
-    op = op or rng.choice(list(CALLS))
+    op = op or rng.choices(list(CALLS), [RARE.get(name, 1) for name in CALLS])[0]
     fork = sch.fork()
     try:
         CALLS[op](fork, rng)
@@ -296,10 +345,9 @@ def step(sch: Schedule, rng: random.Random, counts: Counter[str], op: str | None
     return fork
 
 
-def programs() -> dict[str, Callable[[], Program]]:
-    """Small programs: the paper's workloads, softmax-like chains, and the cases that broke other tuners."""
-    from tests.cases.programs import CASES
-
+def programs() -> dict[str, Callable[[], tuple[Program, list[np.ndarray]]]]:
+    """Small programs: the paper's workloads, softmax-like chains, and the cases that broke other tuners; each
+    with inputs for it."""
     small: dict[str, dict[str, Any]] = {
         "C1D": {"l": 9, "ci": 3, "co": 5}, "C2D": {"h": 7, "w": 7, "ci": 2, "co": 4, "k": 3},
         "C3D": {"d": 3, "h": 5, "w": 5, "ci": 1, "co": 3, "k": 3}, "DEP": {"h": 5, "w": 5, "c": 3},
@@ -308,9 +356,22 @@ def programs() -> dict[str, Callable[[], Program]]:
         "CBR": {"h": 5, "w": 5, "ci": 2, "co": 4, "k": 3}, "TBG": {"s": 5, "h": 2, "d": 4},
         "NRM": {"b": 2, "m": 4, "n": 6}, "SFM": {"shape": (4, 7)},
     }  # fmt: skip
-    found: dict[str, Callable[[], Program]] = {
-        name: (lambda name=name, keys=keys: ms.workloads.create(name, **keys)) for name, keys in small.items()
-    }
+    found: dict[str, Callable[[], tuple[Program, list[np.ndarray]]]] = {}
+    for name, keys in small.items():
+
+        def workload(name: str = name, keys: dict[str, Any] = keys) -> tuple[Program, list[np.ndarray]]:
+            program = ms.workloads.create(name, **keys)
+            return program, inputs_of(program)
+
+        found[name] = workload
+    found["chain"] = lambda: (chain(), inputs_of(chain()))
+    found["biased"] = lambda: (biased(), inputs_of(biased()))
     for number, case in CASES.items():
-        found[f"case {number}"] = case.small_program
+
+        def example(case: Case = case) -> tuple[Program, list[np.ndarray]]:
+            program = case.small_program()
+            return program, case.inputs(program, np.random.default_rng(0))
+
+        if not case.build_only:
+            found[f"case {number}"] = example
     return found

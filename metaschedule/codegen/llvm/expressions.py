@@ -1,7 +1,7 @@
 """Expressions to LLVM: scalars outside vectorised loops, vectors of lanes inside.
 
-Read `affine` and `evaluate` first. `select`, `and` and `or` evaluate only what they need: by a branch where all
-lanes agree, by a mask where they do not.
+Read `affine` and `evaluate` first. `select`, `and` and `or` evaluate only what they need: by a branch where
+all lanes agree, by a mask where they do not.
 """
 
 from __future__ import annotations

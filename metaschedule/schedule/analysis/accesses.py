@@ -105,26 +105,32 @@ def shared_variables(s: State, a: Key, b: Key) -> set[Var]:
     return found
 
 
-def why_sources_change(s: State, events: list[Access], sources: set[Buffer], reader: Key) -> str | None:
+def why_sources_change(
+    s: State, events: list[Access], sources: set[Buffer], reader: Key, parallel: bool = True
+) -> str | None:
     """Why `sources`, as the block `reader` sees them, may be other values at some later place; None if they
-    are final: written before it only, and never again with another value."""
+    are final: written before it only, and never again with another value. `parallel`: the later place may be
+    in another iteration of a parallel loop."""
     place = next(n for n, e in enumerate(events) if e.key is reader and not e.outside)
     for n, event in enumerate(events):
         for buffer in event.writes & sources:
             if n >= place:
                 return f"{buffer.name} is written again by {describe(event)}"
-            why = why_unsettled(s, events, event, reader)
+            why = why_unsettled(s, events, event, reader, parallel)
             if why:
                 return f"{buffer.name} may change: {why}"
     return None
 
 
-def why_unsettled(s: State, events: list[Access], writer: Access, reader: Key) -> str | None:
-    """Why a writer before `reader` may store other values when loops around both go on."""
+def why_unsettled(
+    s: State, events: list[Access], writer: Access, reader: Key, parallel: bool = True
+) -> str | None:
+    """Why a writer before `reader` may store other values when loops around both go on; `parallel`: and when
+    other iterations of a parallel loop do."""
     shared = shared_variables(s, writer.key, reader)
     if not shared:
         return None  # it is done
-    for var in shared:
+    for var in shared if parallel else ():
         if var in s.nodes and s.nodes[var].kind not in ("serial", "unrolled", "vectorized"):
             return f"{describe(writer)} is in a {s.nodes[var].kind} loop with {reader!r}"
     if writer.outside or any(e is not writer and e.writes & writer.writes for e in events):
@@ -141,7 +147,7 @@ def why_unsettled(s: State, events: list[Access], writer: Access, reader: Key) -
         if event.writes & writer.reads:
             if n > place and shared_variables(s, event.key, writer.key):
                 return f"{describe(event)} changes what it is computed from"
-            if n < place and (why := why_unsettled(s, events, event, writer.key)):
+            if n < place and (why := why_unsettled(s, events, event, writer.key, parallel)):
                 return why
     return None
 

@@ -26,7 +26,7 @@ from ...ir import (
     walk,
 )
 from ..state import Key, State
-from .forms import Form, Forms, never_ahead, same_iteration
+from .forms import Form, Forms, are_apart, never_ahead, same_iteration
 from .meeting import Access, by_map, meet_cheaply, touched_by
 from .reducers import find_reducer, reduction_term
 from .written import Box, stored_indices, written_box
@@ -196,7 +196,11 @@ def crossing(s: State, loops: list[Var]) -> str | None:
                     for b, second in after:
                         if not (a.is_write or b.is_write):
                             continue
-                        if same_iteration([first, second], extent) or never_ahead(first, second, extent):
+                        if (
+                            same_iteration([first, second], extent)
+                            or never_ahead(first, second, extent)
+                            or are_apart(first, second)
+                        ):
                             continue
                         return (
                             f"block {b.block.name!r} may touch elements of {buffer.name} that block "
@@ -230,11 +234,3 @@ def must_keep_order(s: State, first: Key, second: Key) -> str | None:
                     names = f"blocks {a.block.name!r} and {b.block.name!r}"
                     return f"{names} may touch the same element of {buffer.name}"
     return None
-
-
-def are_apart(first: list[Form | None], second: list[Form | None]) -> bool:
-    """Whether two regions share no element: along some dimension, one ends before the other begins."""
-    return any(
-        a is not None and b is not None and a.fixed == b.fixed and (a.high < b.low or b.high < a.low)
-        for a, b in zip(first, second, strict=True)
-    )

@@ -257,3 +257,23 @@ def never_ahead(first: list[Form | None], second: list[Form | None], extent: int
         if ahead and digit[0] == 1 and digit[1] in (math.inf, extent):
             return True
     return False
+
+
+def are_apart(first: list[Form | None], second: list[Form | None]) -> bool:
+    """Whether two accesses share no element in any iterations: along some dimension, one ends before the
+    other begins."""
+    for a, b in zip(first, second, strict=True):
+        if a is not None and b is not None and a.fixed == b.fixed:
+            (low, high), (other_low, other_high) = span(a), span(b)
+            if high < other_low or other_high < low:
+                return True
+    return False
+
+
+def span(form: Form) -> tuple[float, float]:
+    """Least and greatest value over all iterations, but for what is fixed."""
+    low, high = float(form.low), float(form.high)
+    for (_, extent), scale in form.moving.items():
+        reach = scale * max(extent - 1, 0)
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high

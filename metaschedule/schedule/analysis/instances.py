@@ -9,9 +9,21 @@ from collections.abc import Iterable, Sequence
 
 from ...arith import Domain, iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import Binary, Block, Const, Expr, Iter, Load, Var, as_int, const, free_vars, subexpressions, substitute
+from ...ir import (
+    Binary,
+    Block,
+    Const,
+    Expr,
+    Iter,
+    Load,
+    Var,
+    as_int,
+    const,
+    free_vars,
+    subexpressions,
+    substitute,
+)
 from ..state import ROOT, Key, Part, Split, State
-from .reordering import order_matters
 
 ZERO = const(0)
 
@@ -31,7 +43,13 @@ def leaves_by_kind(s: State, block: Block) -> tuple[set[Var], set[Var]]:
 
 
 def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
-    """`leaves_by_kind`; raises if a loop drives iterators of both kinds."""
+    """`leaves_by_kind`; raises if a loop drives iterators of both kinds, or loaded values do."""
+    for e in (*block.bindings, *block.predicate):
+        if any(isinstance(x, Load) for x in subexpressions(e)):
+            raise ScheduleError(
+                f"where block {block.name!r} runs depends on loaded values: {e}",
+                marks={block.name: "its bindings or predicate load"},
+            )
     spatial, reducing = leaves_by_kind(s, block)
     for var in s.loops_around(block.name):
         if var in spatial and var in reducing:
@@ -114,24 +132,15 @@ def at_zero(s: State, e: Expr, loops: set[Var]) -> Expr:
     return substitute(s.resolve(e), dict.fromkeys(loops, ZERO))
 
 
-def split_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
-    """The conjuncts for the `init`: those without reduction loops. Raises unless the others certainly hold at
-    the first iteration of the reduction, so that `init` runs wherever the conjuncts given here hold."""
-    kept = [c for c in block.predicate if not leaves_of(s, [c]) & reducing]
-    others = [c for c in block.predicate if leaves_of(s, [c]) & reducing]
-    domain: Domain | None = None
-    for c in others:
-        if is_count(s, c, reducing):
-            continue
-        if domain is None:
-            domain = domain_within(s, block.name)
-            for fact in kept:
-                domain = domain.with_fact(s.resolve(fact))
-        if not domain.prove(at_zero(s, c, reducing)):
-            raise ScheduleError(
-                f"the first iteration of the reduction may be left out: it runs only where {c}",
-                marks={block.name: "its init may not run"},
-            )
+def init_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
+    """Where the `init` runs: the conjuncts at the first iteration of the reduction. Raises unless the
+    reduction iterators are 0 there."""
+    found: list[Expr] = []
+    for c in block.predicate:
+        if not leaves_of(s, [c]) & reducing:
+            found.append(c)
+        elif not is_count(s, c, reducing):
+            found.append(at_zero(s, c, reducing))
     for it, binding in zip(block.iters, block.bindings, strict=True):
         if it.kind == "reduce" and type(binding) is not Var:
             first = simplify(at_zero(s, binding, reducing), domain_within(s, block.name))
@@ -140,7 +149,7 @@ def split_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
                     f"{it.var.name} of block {block.name!r} starts at {first}: its init may not run first",
                     marks={block.name: f"{it.var.name} is bound to {s.resolve(binding)}"},
                 )
-    return kept
+    return found
 
 
 def check_not_empty(s: State, loops: Iterable[Var]) -> None:
@@ -151,35 +160,3 @@ def check_not_empty(s: State, loops: Iterable[Var]) -> None:
                 f"the loop over {var.name} may be empty, and the init would not run",
                 marks={var: f"its extent is {s.resolve(s.extents[var])}"},
             )
-
-
-def check_independent(s: State, block: Block) -> None:
-    """Raises if instances of a block with different spatial iterators may see what others write."""
-    why = order_matters(s, block)
-    if why and not stores_tiles(block):
-        raise ScheduleError(f"instances of block {block.name!r} may depend on each other: {why}",
-                            marks={block.name: why})  # fmt: skip
-
-
-def stores_tiles(block: Block) -> bool:
-    """Whether blocks with loops inside write tiles that do not overlap, and read no others: each spatial
-    iterator moves some dimension of the written regions by at least their size."""
-    read = {r.buffer for r in block.reads}
-    if any(w.buffer in read for w in block.writes) or not block.writes:
-        return False
-    spatial = [it.var for it in block.iters if it.kind == "spatial" and as_int(it.extent) != 1]
-    reducing = {it.var for it in block.iters if it.kind == "reduce"}
-    for region in block.writes:
-        apart: set[Var] = set()
-        for start, extent in region.ranges:
-            used, size = free_vars(start), as_int(extent)
-            if reducing & set(used) or any(isinstance(x, Load) for x in subexpressions(start)):
-                return False
-            if len(used) == 1 and size is not None:
-                var = used[0]
-                step = as_int(simplify(substitute(start, {var: var + 1}) - start))
-                if step is not None and step >= size:
-                    apart.add(var)
-        if not all(v in apart for v in spatial):
-            return False
-    return True

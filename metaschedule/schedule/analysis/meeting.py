@@ -28,7 +28,7 @@ from ...ir import (
     substitute,
 )
 from ..state import Key, Part, Split, State
-from .forms import Forms, same_iteration
+from .forms import Forms, are_apart, same_iteration
 
 
 @dataclass(slots=True)
@@ -92,8 +92,19 @@ def meet_cheaply(s: State, loop: Var, inner: list[Var], group: list[Access]) -> 
     from names and linear forms. `inner` are the loops below."""
     if by_name(s, loop, group):
         return True
+    extent = s.fixed_extent(loop)
     forms = Forms(s, loop, inner)
-    return same_iteration([forms.region(a.region, a.values) for a in group], s.fixed_extent(loop))
+    rows = [forms.region(a.region, a.values) for a in group]
+    if same_iteration(rows, extent):
+        return True
+    if len(group) == 1:
+        return False
+    return all(
+        same_iteration([first, second], extent) or are_apart(first, second)
+        for n, first in enumerate(rows)
+        for m, second in enumerate(rows[: n + 1])
+        if group[n].is_write or group[m].is_write
+    )
 
 
 # --- by the variables -----------------------------------------------------------------------------

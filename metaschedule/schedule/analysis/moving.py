@@ -31,6 +31,7 @@ from ...ir import (
     expressions,
     free_vars,
     same_expr,
+    subexpressions,
     walk,
 )
 from ..state import ROOT, Key, State
@@ -174,6 +175,8 @@ def _forms(iters: tuple[Iter, ...], init: Body, body: Body) -> dict[Buffer, Form
     found: dict[Buffer, Form | None] = {}
     for buffer, indices in stores.items():
         used = {v for index in indices for v in free_vars(index)}
+        if any(isinstance(x, Load) for index in indices for x in subexpressions(index)):
+            return f"where it stores to {buffer.name} depends on what it reads"
         if not used <= set(spatial):
             return f"where it stores to {buffer.name} depends on more than its spatial iterators"
         if any(n != 1 and v not in used for v, n in spatial.items()):
@@ -235,8 +238,8 @@ def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
 
 
 def check_reduction(s: State, block: Block, frame: Frame) -> None:
-    """Raises unless a block that reduces does so once per element and inside of a frame only, so that it may do
-    so again with full loops, one for each iterator, in their order."""
+    """Raises unless a block that reduces does so once per element and inside of a frame only, so that it may
+    do so again with full loops, one for each iterator, in their order."""
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"]
     if not pairs:
         return
@@ -281,8 +284,8 @@ def check_reduction(s: State, block: Block, frame: Frame) -> None:
 
 
 def is_definition_test(s: State, test: Expr) -> bool:
-    """Whether a conjunct only says that a variable that was split is below its extent. Every value below it is
-    taken, so it excludes no instance."""
+    """Whether a conjunct only says that a variable that was split is below its extent. Every value below it
+    is taken, so it excludes no instance."""
     if not (isinstance(test, Binary) and test.op == "<" and isinstance(test.a, Var)):
         return False
     limit, extent = as_int(test.b), s.extents.get(test.a)
@@ -320,7 +323,12 @@ def as_bound(block: Block, test: Expr) -> tuple[int | None, int | None, int | No
     if isinstance(test, Binary) and (limit := as_int(test.b)) is not None:
         for n, binding in enumerate(block.bindings):
             if test.a is binding or same_expr(test.a, binding):
-                ends = {"<": (None, limit - 1), "<=": (None, limit), ">=": (limit, None), ">": (limit + 1, None)}
+                ends = {
+                    "<": (None, limit - 1),
+                    "<=": (None, limit),
+                    ">=": (limit, None),
+                    ">": (limit + 1, None),
+                }
                 if test.op in ends:
                     return n, *ends[test.op]
     return None, None, None

@@ -8,8 +8,8 @@ larger than needed. That is right if the producer's own inputs have the same val
 from __future__ import annotations
 
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Const, Expr, For, Var, as_int, binary, changed, const
-from ..state import ROOT, State
+from ...ir import INDEX, Binary, Block, Buffer, Const, Expr, For, Var, changed
+from ..state import ROOT, Key, State
 from .accesses import Access, accesses, why_sources_change
 from .moving import (
     Form,
@@ -23,7 +23,7 @@ from .moving import (
     is_below,
     position,
 )
-from .regions import Frame, Span, clipped, touched, union_of
+from .regions import Frame, Span, clipped, plus, touched, union_of
 
 
 def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
@@ -41,12 +41,13 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
             help="reverse_compute_at moves a block into an earlier loop",
         )
     sources = {r.buffer for r in block.reads}
-    why = why_sources_change(s, events, sources, block.name)
+    why = why_sources_change(s, events, sources, block.name, parallel=False)
     if why:
         raise ScheduleError(
             f"what block {block.name!r} reads may be different at the loop over {loop.name}: {why}",
             marks={block.name: "reads it", loop: "would read it here"},
         )
+    check_loops(s, block, meeting)
     check_reduction(s, block, Frame(s, meeting))
     box = instances(s, block)
     read = {r.buffer for b in consumers for r in b.reads}
@@ -69,6 +70,18 @@ def check_not_output(s: State, block: Block) -> None:
                 f"block {block.name!r} stores to {region.buffer.name}, which is an output",
                 marks={block.name: "an output block"},
                 help="cache_write makes a stage before the output that can be moved",
+            )
+
+
+def check_loops(s: State, block: Block, meeting: Key) -> None:
+    """Raises if a block may not be meant to run for every value of its iterators."""
+    for key in s.ancestors(block.name):
+        if key is meeting:
+            break
+        if isinstance(key, Var) and s.fixed_extent(key) is None:
+            raise ScheduleError(
+                f"block {block.name!r} is in a loop whose extent is not a constant",
+                marks={key: "known only when the program runs, or different each time"},
             )
 
 
@@ -134,15 +147,15 @@ def placed(
         binding: Expr = span.start
         if units or span.extent != 1:
             var = Var(f"ax{n}")
-            loops.append(For(var, const(span.extent), ()))
-            binding = var if isinstance(binding, Const) and not binding.value else binding + var
+            loops.append(For(var, Const(span.extent, INDEX), ()))
+            binding = var if isinstance(binding, Const) and not binding.value else plus(binding, var)
         bindings.append(binding)
         if span.terms or span.other is not None:
             low, high = frame.bounds(span)
             if low is None or low < first:
-                tests.append(binary(">=", binding, const(first)))
+                tests.append(Binary(">=", binding, Const(first, INDEX), "bool"))
             if high is None or high + span.extent - 1 > last:
-                tests.append(binary("<", binding, const(last + 1)))
+                tests.append(Binary("<", binding, Const(last + 1, INDEX), "bool"))
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
-    assert isinstance(frame.key, Var) and all(as_int(loop.extent) is not None for loop in loops)
+    assert isinstance(frame.key, Var)
     return Move(new, loops, frame.key, at)

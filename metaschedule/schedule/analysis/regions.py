@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ...arith import Domain, relax
 from ...ir import (
+    INDEX,
     Binary,
     Block,
     Buffer,
@@ -45,11 +46,8 @@ class Span:
     def start(self) -> Expr:
         value: Expr | None = self.other
         for var, factor in self.terms.items():
-            term = var if factor == 1 else var * factor
-            value = term if value is None else value + term
-        if value is None:
-            return const(self.offset)
-        return value + self.offset if self.offset >= 0 else value - -self.offset
+            value = plus(value, times(var, factor))
+        return plus(value, self.offset)
 
     def is_within(self, outer: Span) -> bool:
         """Whether its values are certainly all among those of another."""
@@ -65,6 +63,7 @@ class Frame:
     s: State
     key: Key
     outside: set[Var] = field(default_factory=set)
+    sides: dict[Var, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.key is ROOT or isinstance(self.key, str):
@@ -75,10 +74,23 @@ class Frame:
 
     def is_outer(self, var: Var) -> bool:
         """Whether all of a variable is fixed here. An iterator of the block around is."""
-        return all(v in self.outside or v not in self.s.nodes for v in self.s.leaves(var))
+        return self.side(var) > 0
 
     def is_inner(self, var: Var) -> bool:
-        return not any(v in self.outside or v not in self.s.nodes for v in self.s.leaves(var))
+        return self.side(var) < 0
+
+    def side(self, var: Var) -> int:
+        """1 for outside, -1 for inside, 0 for a variable of which some loops are outside and some inside."""
+        found = self.sides.get(var)
+        if found is None:
+            known = self.s.definitions.get(var)
+            if known is None:
+                found = 1 if var in self.outside or var not in self.s.nodes else -1
+            else:
+                below = {self.side(v) for v in ([known.whole] if isinstance(known, Part) else known.digits)}
+                found = below.pop() if len(below) == 1 else 0
+            self.sides[var] = found
+        return found
 
     def linear(self, e: Expr, iters: Mapping[Var, Expr]) -> Linear | None:
         """`e` as a sum over variables that are each wholly outside or wholly inside; None if it is none."""
@@ -218,6 +230,22 @@ class Frame:
         if not isinstance(self.key, Var):
             return Domain() if isinstance(self.key, str) else self.s.domain(self.key)
         return self.s.domain(self.key).with_loop(self.key, self.s.resolve(self.s.extents[self.key]))
+
+
+def times(e: Expr, factor: int) -> Expr:
+    """`e * factor` as the operators build it, without looking at types."""
+    return e if factor == 1 else Binary("*", e, Const(factor, INDEX), INDEX)
+
+
+def plus(e: Expr | None, other: Expr | int) -> Expr:
+    """`e + other`, likewise; `other` if there is no `e`."""
+    if isinstance(other, int):
+        if e is None:
+            return Const(other, INDEX)
+        if other < 0:
+            return Binary("-", e, Const(-other, INDEX), INDEX)
+        return Binary("+", e, Const(other, INDEX), INDEX) if other else e
+    return other if e is None else Binary("+", e, other, INDEX)
 
 
 def added(a: Linear, b: Linear, factor: int) -> Linear:

@@ -12,11 +12,26 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...arith import iteration_map
+from ...arith import iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import Block, Body, Iter, Load, Store, Var, as_int, expressions, free_vars, same_expr, walk
+from ...ir import (
+    Block,
+    Body,
+    Iter,
+    Load,
+    Store,
+    Var,
+    as_int,
+    expressions,
+    free_vars,
+    same_expr,
+    subexpressions,
+    substitute,
+    walk,
+)
 from ..state import State
-from .reducers import find_reducer
+from .instances import check_once, leaves_by_kind
+from .reducers import find_reducer, find_update
 
 
 def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:
@@ -39,19 +54,21 @@ def check_block(s: State, block: Block, before: list[Var], after: list[Var]) -> 
         raise ScheduleError(
             f"the order of the instances of block {block.name!r} may matter: {why}", marks={block.name: why}
         )
-    if find_reducer(block) is not None:
+    spatial, reducing = leaves_by_kind(s, block)
+    if not reducing:
         return
-    reducing = {
-        leaf
-        for it, binding in zip(block.iters, block.bindings, strict=True)
-        if it.kind == "reduce"
-        for var in free_vars(binding)
-        for leaf in s.leaves(var)
-    }
+    loops = s.loops_around(block.name)
+    check_once(s, block, loops[next(n for n, v in enumerate(loops) if v is before[0]) :])
+    # The init may be a block of its own by now, which runs before. If it is not, it must stay first: in loops
+    # that drive both kinds of iterators that depends on their order.
+    mixed = block.init and not reducing.isdisjoint(spatial)
+    if not mixed and (find_reducer(block) if block.init else find_update(block)) is not None:
+        return
     kept = zip([v for v in before if v in reducing], [v for v in after if v in reducing], strict=True)
     if any(a is not b for a, b in kept):
         raise ScheduleError(
-            f"block {block.name!r} does not reduce by an operation that is known to commute",
+            f"block {block.name!r} does not reduce by an operation that is known to commute, "
+            "or its init would not be first",
             marks={block.name: "its reduction loops must keep their order"},
             help="sum, prod, min, max and their tuples commute",
         )
@@ -87,3 +104,35 @@ def _dependence(iters: tuple[Iter, ...], init: Body, body: Body) -> str | None:
             if mine is not None and not all(map(same_expr, e.indices, mine.indices)):
                 return f"it reads elements of {e.buffer.name} that other instances store"
     return None
+
+
+def check_independent(s: State, block: Block) -> None:
+    """Raises if instances of a block with different spatial iterators may see what others write."""
+    why = order_matters(s, block)
+    if why and not stores_tiles(block):
+        raise ScheduleError(f"instances of block {block.name!r} may depend on each other: {why}",
+                            marks={block.name: why})  # fmt: skip
+
+
+def stores_tiles(block: Block) -> bool:
+    """Whether blocks with loops inside write tiles that do not overlap, and read no others: each spatial
+    iterator moves some dimension of the written regions by at least their size."""
+    read = {r.buffer for r in block.reads}
+    if any(w.buffer in read for w in block.writes) or not block.writes:
+        return False
+    spatial = [it.var for it in block.iters if it.kind == "spatial" and as_int(it.extent) != 1]
+    reducing = {it.var for it in block.iters if it.kind == "reduce"}
+    for region in block.writes:
+        apart: set[Var] = set()
+        for start, extent in region.ranges:
+            used, size = free_vars(start), as_int(extent)
+            if reducing & set(used) or any(isinstance(x, Load) for x in subexpressions(start)):
+                return False
+            if len(used) == 1 and size is not None:
+                var = used[0]
+                step = as_int(simplify(substitute(start, {var: var + 1}) - start))
+                if step is not None and step >= size:
+                    apart.add(var)
+        if not all(v in apart for v in spatial):
+            return False
+    return True

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ...arith import Domain, iteration_map, relax, simplify
 from ...ir import (
+    INDEX,
     Binary,
     Block,
     Buffer,
@@ -24,7 +25,6 @@ from ...ir import (
     TupleStore,
     Var,
     as_int,
-    const,
     expressions,
     free_vars,
     same_expr,
@@ -32,6 +32,8 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT, Key, Part, Split, State
+
+ZERO = Const(0, INDEX)
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class Box:
 
 
 def whole_box(shape: Sequence[int]) -> Box:
-    return Box([(const(0), size, None) for size in shape], [])
+    return Box([(ZERO, size, None) for size in shape], [])
 
 
 def stored_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...] | None:
@@ -197,7 +199,7 @@ def ranges_of(values: list[Expr], loops: dict[Var, int]) -> list[tuple[Expr, int
     if len(simple) == len({*simple}) and all(
         type(v) is Var or isinstance(v, Const) or not any(x in loops for x in free_vars(v)) for v in values
     ):
-        return [(const(0), loops[v]) if type(v) is Var and v in loops else (v, 1) for v in values]
+        return [(ZERO, loops[v]) if type(v) is Var and v in loops else (v, 1) for v in values]
     ranges: list[tuple[Expr, int]] = []
     offsets: list[Expr] = []
     for value in values:

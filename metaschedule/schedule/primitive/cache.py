@@ -53,7 +53,8 @@ class StorageAlign(Primitive):
     requires:  1. the block has a write of that index, to an intermediate buffer
                2. the axis is not the last: neighbours along that one are 1 apart
                3. 0 <= offset < factor, and padding the next dimension gives such a distance
-    Buffers are dense, so the dimension after the axis grows; the block notes it as `storage_align`.
+    Buffers are dense, so the dimension after the axis grows; the block notes it as `storage_align`. Lowering
+    still cuts buffers down to what is used (`codegen/lower/compact.py`), the padding included.
     """
 
     block: BlockRV
@@ -103,10 +104,14 @@ class StorageAlign(Primitive):
 
 class CacheSteps(Steps):
     def cache_read(
-        self, block: BlockRV, read_index: int, scope: str = "local", consumers: Sequence[BlockRV] = ()
+        self,
+        block: BlockRV,
+        read_index: int,
+        scope: str = "local",
+        consumers: Sequence[BlockRV] | None = None,
     ) -> BlockRV:
         """Copy what a block reads into a new buffer; gives the block that copies; see `CacheRead`."""
-        return self.run(CacheRead(block, read_index, scope, tuple(consumers)))[0]
+        return self.run(CacheRead(block, read_index, scope, tuple(consumers or ())))[0]
 
     def cache_write(self, block: BlockRV, write_index: int, scope: str = "local") -> BlockRV:
         """Let a block write to a new buffer; gives the block that copies from it; see `CacheWrite`."""

@@ -52,6 +52,7 @@ class CacheRead(Primitive):
                   `consumers`, which are in the same scope
                2. nothing writes the buffer between the copy and a reader
                3. what is copied has been written for sure
+               4. the copy need not run inside of a vectorized or bound loop
     The copy stands before the outermost loop that holds readers but no writer. The consumers are the block
     and those given; others read the buffer as before. If a block inside of a block reads, the
     copy is inside too, of the region that the outer block reads.
@@ -67,6 +68,8 @@ class CacheRead(Primitive):
         check_scope(self.scope)
         buffer = accessed_buffer(block, "read", self.read_index)
         scope = s.scope(block.name)
+        if not isinstance(self.consumers, tuple):
+            raise ScheduleError(f"consumers must be blocks, got {self.consumers!r:.40}")
         users = list(dict.fromkeys([block.name, *[s.block(c).name for c in self.consumers]]))
         for user in users:
             node: Block = s.nodes[user]
@@ -205,6 +208,7 @@ class CacheWrite(Primitive):
     requires:  1. the block has a write of that index, is in no other block, and alone writes the buffer
                2. the block reads of the buffer only what its own `init` has started (a reduction)
                3. what is copied has been written for sure
+               4. the copy need not run inside of a vectorized or bound loop
     The copy stands after the outermost loop around the block that holds no reader of the buffer.
     """
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from ...errors import ScheduleError
 from ...ir import (
+    INDEX,
     Block,
     Buffer,
+    Const,
     Expr,
     For,
     Iter,
@@ -30,8 +32,10 @@ from ...ir import (
     walk,
 )
 from ...ir.buffer import SCOPES
-from ..analysis.written import Box
+from ..analysis.written import ZERO, Box
 from ..state import ROOT, Key, State
+
+ONE = Const(1, INDEX)
 
 
 def accessed_buffer(block: Block, kind: str, index: int) -> Buffer:
@@ -90,8 +94,12 @@ def reads_from(s: State, key: Key, buffer: Buffer) -> bool:
 
 
 def writers(s: State, buffer: Buffer) -> list[Key]:
-    """The outermost blocks, and statements outside of blocks, that store to a buffer."""
-    return [key for key in s.statements_below(ROOT) if stores_to(s, key, buffer)]
+    """The outermost blocks, and statements outside of blocks, that store to a buffer; in no special order."""
+    return [
+        key
+        for key, node in s.nodes.items()
+        if type(node) is not For and stores_to(s, key, buffer) and s.scope(key) is ROOT
+    ]
 
 
 # --- places ---
@@ -148,7 +156,7 @@ def place_before(
 
 
 def place_after(s: State, block: str, buffer: Buffer) -> tuple[Key, Key]:
-    """(parent, child) such that a copy just after the child, which holds `block`, comes before all readers."""
+    """(parent, child) such that a copy just after the child, which holds `block`, precedes all readers."""
     parent: Key = ROOT
     for step in path(s, ROOT, block):
         below = () if step is block else (step, *s.statements_below(step))
@@ -192,9 +200,12 @@ def identity_copy(name: str, box: Box, source: Buffer, target: Buffer) -> Copy:
 def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     """Enter the loops and the block of a copy; gives the outermost key and the block's. The caller puts it in
     its place."""
-    loops = [For(Var(f"ax{n}"), const(count), ()) for n, (_, count, _) in enumerate(copy.box.ranges)]
+    loops = [For(Var(f"ax{n}"), Const(count, INDEX), ()) for n, (_, count, _) in enumerate(copy.box.ranges)]
     bindings = tuple(
-        [binary("+", start, loop.var) for loop, (start, _, _) in zip(loops, copy.box.ranges, strict=True)]
+        [
+            loop.var if start is ZERO else binary("+", start, loop.var)
+            for loop, (start, _, _) in zip(loops, copy.box.ranges, strict=True)
+        ]
     )
     clips = [
         binary("<", b, const(limit))
@@ -205,7 +216,7 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     name = s.fresh_block_name(copy.name)
     s.nodes[name] = Block(
         name,
-        tuple([Iter(v, const(n)) for v, n in zip(copy.over, copy.extents, strict=True)]),
+        tuple([Iter(v, Const(n, INDEX)) for v, n in zip(copy.over, copy.extents, strict=True)]),
         bindings,
         (point(copy.source, copy.at),),
         (point(copy.target, copy.to),),
@@ -217,8 +228,7 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
 
 
 def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
-    one = const(1)
-    return Region(buffer, tuple([(index, one) for index in indices]))
+    return Region(buffer, tuple([(index, ONE) for index in indices]))
 
 
 # --- other buffers in old places ---
@@ -230,8 +240,8 @@ def redirect(s: State, name: str, old: Buffer, new: Buffer) -> None:
     node: Block = s.nodes[name]
     s.update(
         name,
-        reads=tuple([swap.region(r) for r in node.reads]),
-        writes=tuple([swap.region(r) for r in node.writes]),
+        reads=tuple([Region(new, r.ranges) if r.buffer is old else r for r in node.reads]),
+        writes=tuple([Region(new, r.ranges) if r.buffer is old else r for r in node.writes]),
         init=swap.body(node.init),
         body=swap.body(node.body),
     )

@@ -22,8 +22,8 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.instances import check_independent
 from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
+from ..analysis.reordering import check_independent
 from ..state import ROOT, State
 from .base import BlockRV, Primitive, primitive
 from .nests import guarded, remove, touches, writes_any

@@ -1,4 +1,4 @@
-"""Primitives that put one block's expression into another: compute_inline; reverse_compute_inline is next door."""
+"""compute_inline: a block's expression goes wherever its result is read; reverse_inline.py is the reverse."""
 
 from __future__ import annotations
 

@@ -151,13 +151,14 @@ class Relayout(Rewriter):
 
     def indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         values = dict(zip(self.map.inputs, indices, strict=True))
-        # What an index is made of stays as written where the map only moves it.
-        return tuple(
-            [
-                values[e] if type(e) is Var else simplify(substitute(e, values), self.domain)
-                for e in self.map.outputs
+        mapped = [substitute(e, values) for e in self.map.outputs]
+        if not all(type(index) is Var for index in indices):
+            # What an index is made of stays as written where the map only moves it.
+            mapped = [
+                there if type(e) is Var else simplify(there, self.domain)
+                for e, there in zip(self.map.outputs, mapped, strict=True)
             ]
-        )
+        return tuple(mapped)
 
     def buffer(self, b: Buffer) -> Buffer:
         return self.new if b is self.old else b

@@ -1,4 +1,4 @@
-"""Primitives for padding made and taken apart: pad_einsum; decompose_padding is next door."""
+"""pad_einsum: a sum of products on extents rounded up; decompose_padding.py takes padding apart."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from ...ir import (
     expressions,
 )
 from ..analysis.instances import (
-    check_independent,
     check_kinds_apart,
     check_not_empty,
     check_once,
-    split_predicate,
+    init_predicate,
 )
+from ..analysis.reordering import check_independent
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .epilogue import FuseReductionEpilogue
@@ -46,13 +46,13 @@ class InitPlan:
 def plan_init(s: State, block: Block, inside: list[Var]) -> InitPlan:
     """The `init` before the loops `inside`, the innermost ones around the block; raises if it is not the same
     there. Loops outside of them are shared by both."""
-    spatial, reducing = check_kinds_apart(s, block)
+    _, reducing = check_kinds_apart(s, block)
     check_not_empty(s, [v for v in inside if v in reducing])
     check_independent(s, block)
     check_once(s, block, inside)
-    loops = [v for v in inside if v in spatial]
+    loops = [v for v in inside if v not in reducing]  # predicates may speak of loops that bindings do not
     check_copied(s, loops, reducing)
-    return InitPlan(block, loops, split_predicate(s, block, reducing))
+    return InitPlan(block, loops, init_predicate(s, block, reducing))
 
 
 def init_block(s: State, plan: InitPlan, copies: Copies, name: str) -> Block:
@@ -114,7 +114,7 @@ class DecomposeReduction(Primitive):
                2. the loop is around the block, and nothing but loops is between them
                3. no reduction loop is outside of it, none drives spatial iterators too, none may be empty
                4. each instance runs once in the loops inside, and stores elements of its own
-               5. the first iteration of the reduction is certainly run
+               5. its reduction iterators are 0 in the first iteration
                6. nothing else in the loop touches the result
     """
 

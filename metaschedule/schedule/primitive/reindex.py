@@ -154,8 +154,8 @@ class Reindex(Primitive):
         swap = Redirect(old, new, own)
         s.update(
             plan.block.name,
-            reads=without_repeats([swap.region(r) for r in plan.block.reads]),
-            writes=without_repeats([swap.region(r) for r in plan.block.writes]),
+            reads=moved_regions(plan.block.reads, swap),
+            writes=moved_regions(plan.block.writes, swap),
             init=swap.body(plan.block.init),
             body=swap.body(plan.block.body),
         )
@@ -172,8 +172,13 @@ def is_one_to_one(indices: Sequence[Expr], used: list[Iter], sizes: Sequence[int
     return mapped is not None and mapped.injective
 
 
-def without_repeats(regions: list[Region]) -> tuple[Region, ...]:
-    return tuple({r.buffer: r for r in regions}.values())
+def moved_regions(regions: Sequence[Region], swap: Redirect) -> tuple[Region, ...]:
+    """A signature in which the regions of the old buffer, all of one place, are one of the new."""
+    new: list[Region] = []
+    for region in map(swap.region, regions):
+        if region.buffer is not swap.new or all(r.buffer is not swap.new for r in new):
+            new.append(region)
+    return tuple(new)
 
 
 class Redirect(Rewriter):

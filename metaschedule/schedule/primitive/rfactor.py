@@ -26,7 +26,6 @@ from ...ir import (
 )
 from ..analysis.instances import (
     at_zero,
-    check_independent,
     check_kinds_apart,
     check_not_empty,
     check_once,
@@ -35,6 +34,7 @@ from ..analysis.instances import (
     leaves_of,
 )
 from ..analysis.reducers import ASSOCIATIVE, Reducer, find_reducer
+from ..analysis.reordering import check_independent
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import Copies, check_copied, insert, perfect_nest
@@ -47,7 +47,7 @@ class FactorPlan:
     reducer: Reducer
     nest: list[Var]
     others: list[Var]  # the reduction loops that stay
-    spatial: list[Var]  # loops of the nest that drive spatial iterators
+    spatial: list[Var]  # the other loops of the nest
     axes: list[int]  # where the new dimension goes, per result
     predicate: list[Expr]  # of the final block, still over the old loops
 
@@ -76,7 +76,7 @@ class RFactor(Primitive):
     def check(self, s: State) -> FactorPlan:
         loop = s.loop(self.loop).var
         block = self.only_block(s, loop)
-        spatial, reducing = check_kinds_apart(s, block)
+        _, reducing = check_kinds_apart(s, block)
         if loop not in reducing:
             raise ScheduleError(
                 f"the loop over {loop.name} is not a reduction loop of block {block.name!r}",
@@ -107,7 +107,7 @@ class RFactor(Primitive):
                     marks={var: "its extent is an expression"},
                 )
         check_not_empty(s, [v for v in nest if v in reducing])
-        shared = [v for v in nest if v in spatial]
+        shared = [v for v in nest if v not in reducing]
         check_copied(s, shared, reducing)
         dropped = {it.var for it in block.iters if it.kind == "reduce"}
         for it in block.iters:

@@ -1,7 +1,7 @@
 """The primitive tensorize: a loop nest that an intrinsic describes, replaced by its implementation.
 
-Read `Tensorize.check`, then `Matcher`: it walks the description and the program side by side, finding for each
-parameter of the intrinsic the buffer it stands for and where in it the tile starts.
+Read `Tensorize.check`, then `Matcher`: it walks the description and the program side by side, finding for
+each parameter of the intrinsic the buffer it stands for and where in it the tile starts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ...ir import (
 from ..intrinsics import Intrinsic, get_intrinsic
 from ..state import State
 from .base import BlockRV, LoopRV, Primitive, primitive
-from .blockize import Blockize, BlockizePlan, is_zero, plan_blockize
+from .outer_block import Blockize, BlockizePlan, is_zero, plan_blockize
 
 COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or", "==", "!="})
 
@@ -70,23 +70,22 @@ class Tensorize(Primitive):
 
     def check(self, s: State) -> TensorizePlan:
         if isinstance(self.target, LoopRV):
-            made: BlockizePlan | None = plan_blockize(s, s.loop(self.target).var)
+            at: Var | str = s.loop(self.target).var
+            made: BlockizePlan | None = plan_blockize(s, at)
             outer, loops, stores = made.outer, [s.nodes[v] for v in made.loops], made.inner
         else:
             made, outer = None, s.block(self.target)
-            loops, stores = inside_of(s, outer)
+            at, (loops, stores) = outer.name, inside_of(s, outer)
         intrinsic = get_intrinsic(self.intrinsic)
         where = Domain({it.var: it.extent for it in outer.iters})
         where.singletons.clear()
         for loop in loops:
             where = where.with_loop(loop.var, s.resolve(loop.extent))
-        body = statements(outer, stores, where)
-        views = match(intrinsic, outer, loops, body, where)
+        body = statements(stores, where)
+        views = match(intrinsic, at, loops, body, where)
         buffers = dict(zip(intrinsic.implementation.params, intrinsic.description.params, strict=True))
         put = Implementation({mine: views[theirs] for mine, theirs in buffers.items()}, intrinsic.allocs)
-        block = changed(
-            outer, body=put.body(intrinsic.body), allocs=(*outer.allocs, *put.allocs.values())
-        )
+        block = changed(outer, body=put.body(intrinsic.body), allocs=(*outer.allocs, *put.allocs.values()))
         reads, writes = block_signature(block)
         return TensorizePlan(made, changed(block, reads=reads, writes=writes))
 
@@ -138,7 +137,7 @@ def inside_of(s: State, outer: Block) -> tuple[list[For], Block | Body]:
     return loops, resolved
 
 
-def statements(outer: Block, inner: Block | Body, where: Domain) -> Body:
+def statements(inner: Block | Body, where: Domain) -> Body:
     """What runs in the loops, in terms of them and of the iterators of the outer block."""
     if not isinstance(inner, Block):
         return inner
@@ -186,14 +185,14 @@ class View:
 
 
 def match(
-    intrinsic: Intrinsic, outer: Block, loops: list[For], body: Body, where: Domain
+    intrinsic: Intrinsic, at: Var | str, loops: list[For], body: Body, where: Domain
 ) -> dict[Buffer, View]:
     """The views of the parameters of the description, if `body` in `loops` is what it describes."""
 
     def refuse(why: str) -> ScheduleError:
+        what = f"block {at!r}" if isinstance(at, str) else f"the loop over {at.name}"
         return ScheduleError(
-            f"block {outer.name!r} is not what intrinsic {intrinsic.name!r} describes: {why}",
-            marks={outer.name: why},
+            f"{what} is not what intrinsic {intrinsic.name!r} describes: {why}", marks={at: "does not match"}
         )
 
     mine = [loop for loop in loops if as_int(loop.extent) != 1]

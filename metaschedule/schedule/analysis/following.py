@@ -1,0 +1,476 @@
+"""Whether and how a consumer can follow its producer: the plan of reverse_compute_at.
+
+Read `plan_reverse_compute_at` first. In one iteration of the loop the producer stores some elements; the
+consumer gets loops that are a mirror image of the producer's (`mirroring`), so that it runs for exactly those
+elements. Over all iterations the producer stores every element, so the consumer runs everywhere. Other blocks
+below the loop that it reads from must have stored by then what it reads.
+"""
+
+from __future__ import annotations
+
+from ...arith import iteration_map
+from ...errors import ScheduleError
+from ...ir import (
+    Block,
+    Expr,
+    Region,
+    Var,
+    as_int,
+    changed,
+    const,
+    free_vars,
+    same_expr,
+)
+from ..state import Key, State
+from .accesses import (
+    Access,
+    accesses,
+    bound_plainly,
+    covers_domain,
+    describe,
+    shared_variables,
+    why_unsettled,
+)
+from .mirroring import Links, Mirror, are_parts, mirrored
+from .moving import (
+    Form,
+    Move,
+    as_bound,
+    check_block,
+    check_forms,
+    check_only_writer,
+    check_place,
+    check_reduction,
+    child_towards,
+    is_below,
+    is_definition_test,
+    leaves_of,
+    position,
+    shifted,
+)
+from .reducers import find_reducer
+from .regions import Frame, Span, iteration
+
+
+def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
+    """How to run a block below a loop of its producer; raises `ScheduleError` if that would be wrong."""
+    check_block(s, block)
+    meeting = check_place(s, block, loop)
+    events = accesses(s)
+    check_only_writer(s, events, block)
+    if position(s, block.name, meeting) < position(s, loop, meeting):
+        raise ScheduleError(
+            f"block {block.name!r} runs before the loop over {loop.name}",
+            marks={block.name: "earlier", loop: "later"},
+            help="compute_at moves a block into a later loop",
+        )
+    check_reduction(s, block, Frame(s, meeting))
+    check_readers(s, events, block)
+    producers, partial = find_producers(s, events, block, loop, meeting)
+    frame = Frame(s, loop)
+    leader, links = find_leader(frame, block, producers)
+    own = check_whole(s, block, leader, links, meeting)
+    if not bound_plainly(s, leader):
+        check_disjoint(s, frame, leader)
+    mirror = Mirror(frame, leader, preserve_unit_loops)
+    move = mirrored(mirror, block, links, own)
+    for name in (*producers, *partial):
+        if name is not leader.name:
+            check_has_stored(s, move.block, s.nodes[name], loop, mirror)
+    check_parallel(s, move, leader, meeting)
+    if any(it.kind == "reduce" and it.var in links for it in block.iters):
+        check_terms(s, move, meeting)
+    move.at = 1 + max(position(s, name, loop) for name in producers)
+    return move
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def check_readers(s: State, events: list[Access], block: Block) -> None:
+    """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
+    mine = {r.buffer for r in block.writes}
+    pairs = zip(block.iters, block.bindings, strict=True)
+    reducing = leaves_of(s, [b for it, b in pairs if it.kind == "reduce"])
+    place = next(n for n, e in enumerate(events) if e.key is block.name and not e.outside)
+    for n, event in enumerate(events):
+        if n != place and event.reads & mine:
+            if n < place:
+                raise ScheduleError(
+                    f"{describe(event)} reads what block {block.name!r} stores, and runs before it",
+                    marks={block.name: "stores it"},
+                )
+            if reducing and reducing & shared_variables(s, event.key, block.name):
+                raise ScheduleError(
+                    f"{describe(event)} reads what block {block.name!r} stores before its reduction is done",
+                    marks={block.name: "reduces"},
+                )
+
+
+def find_producers(
+    s: State, events: list[Access], block: Block, loop: Var, meeting: Key
+) -> tuple[list[str], list[str]]:
+    """The blocks below the loop that store what a block reads, and those in loops around that loop; others
+    must be done before."""
+    sources = {r.buffer for r in block.reads}
+    branch = child_towards(s, loop, meeting)
+    start = next((n for n, e in enumerate(events) if e.key is branch or is_below(s, e.key, branch)), 0)
+    producers: list[str] = []
+    partial: list[str] = []
+    for n, event in enumerate(events):
+        if not event.writes & sources or event.key is block.name:
+            continue
+        if n < start and not is_below(s, event.key, branch):
+            continue
+        within = isinstance(event.key, str) and is_below(s, event.key, branch)
+        if not within or event.outside:
+            raise ScheduleError(
+                f"{describe(event)} stores what block {block.name!r} reads, and is not done by the loop over "
+                f"{loop.name}",
+                marks={loop: "would be read here"},
+            )
+        if s.scope(event.key) is not s.scope(loop):
+            raise ScheduleError(
+                f"{describe(event)} stores what block {block.name!r} reads, and is inside of another block",
+                marks={event.key: "inside of a block"},
+            )
+        check_block(s, s.nodes[event.key])
+        below = is_below(s, event.key, loop)
+        place = child_towards(s, event.key, loop) if below else loop
+        around = loop if below else common(s, event.key, loop)
+        if not below and position(s, event.key, around) > position(s, loop, around):
+            raise ScheduleError(
+                f"{describe(event)} stores what block {block.name!r} reads, and runs after the loop over "
+                f"{loop.name}",
+                marks={event.key: "later", loop: "earlier"},
+            )
+        check_settled(s, events, event, block, place)
+        (producers if below else partial).append(s.nodes[event.key].name)
+    if not producers:
+        raise ScheduleError(
+            f"no block below the loop over {loop.name} stores what block {block.name!r} reads",
+            marks={loop: "nothing is stored here that it reads", block.name: "to be moved"},
+        )
+    return producers, partial
+
+
+def check_settled(s: State, events: list[Access], event: Access, block: Block, place: Key) -> None:
+    """Raises unless what a producer has stored by `place` is there for good."""
+    producer: Block = s.nodes[event.key]
+    around = shared_variables(s, event.key, place)
+    pairs = zip(producer.iters, producer.bindings, strict=True)
+    going_on = leaves_of(s, [b for it, b in pairs if it.kind == "reduce"]) & around
+    if going_on:
+        late = next(v for v in s.loops_around(producer.name) if v in going_on)
+        raise ScheduleError(
+            f"the reduction of block {producer.name!r} is not done in one iteration of that loop",
+            marks={
+                late: "a reduction loop",
+                producer.name: "reduces over it",
+                block.name: "needs the result",
+            },
+            help="take a loop outside of all reduction loops, or reorder them inwards",
+        )
+    why = why_unsettled(s, events, event, place, parallel=False)  # it is read by the same iteration
+    if why:
+        raise ScheduleError(
+            f"block {block.name!r} may read other values of block {producer.name!r} there: {why}",
+            marks={producer.name: "stores them", block.name: "reads them"},
+        )
+
+
+# --- what is stored in one iteration --------------------------------------------------------------
+
+
+def stored(s: State, producer: Block, block: Block) -> list[tuple[Region, list[tuple[Var | None, int]]]]:
+    """The regions that a block reads of a producer, with the iterators that the producer stores them by."""
+    forms = check_block(s, producer)
+    read = [r for r in block.reads if r.buffer in forms]
+    check_forms(producer, forms, [r.buffer for r in read])
+    found: list[tuple[Region, list[tuple[Var | None, int]]]] = []
+    for region in read:
+        form: Form | None = forms[region.buffer]
+        assert form is not None
+        found.append((region, list(form)))
+    return found
+
+
+def find_leader(frame: Frame, block: Block, producers: list[str]) -> tuple[Block, Links]:
+    """The producer that decides where a block runs, and its iterators that those of the block follow."""
+    s = frame.s
+    best: tuple[Block, Links] | None = None
+    problem: ScheduleError | None = None
+    for name in producers:
+        producer: Block = s.nodes[name]
+        try:
+            links = find_links(frame, block, producer)
+        except ScheduleError as error:
+            problem = error
+            continue
+        if best is None or len(links) >= len(best[1]):
+            best = producer, links
+    if best is None:
+        assert problem is not None
+        raise problem
+    return best
+
+
+def find_links(frame: Frame, block: Block, producer: Block) -> Links:
+    """The iterators of a block that must follow those of a producer: where one iteration of the loop stores
+    only a part of a dimension, the block must read single elements along it."""
+    bindings = iteration(producer)
+    iters = {it.var: it for it in block.iters}
+    links: Links = {}
+    for region, form in stored(frame.s, producer, block):
+        for (start, extent), (var, offset) in zip(region.ranges, form, strict=True):
+            if var is None or all(frame.is_inner(v) for v in free_vars(bindings[var])):
+                continue  # all of the dimension is there
+            found = shifted(start) if as_int(extent) == 1 else None
+            mine = None if found is None else found[0]
+            if found is None or mine is None or mine not in iters:
+                raise others_store(block, producer, region)
+            link = var, offset - found[1]
+            for known, (other, shift) in links.items():
+                if (known is mine) is not (other is var):
+                    raise ScheduleError(
+                        f"block {block.name!r} reads a diagonal of what block {producer.name!r} stores",
+                        marks={block.name: "one iterator follows two, or two follow one"},
+                    )
+                if known is mine and shift != link[1]:
+                    raise others_store(block, producer, region)
+            links[mine] = link
+    return links
+
+
+def others_store(block: Block, producer: Block, region: Region) -> ScheduleError:
+    name = region.buffer.name
+    return ScheduleError(
+        f"block {block.name!r} reads elements of {name} that other iterations of that loop store",
+        marks={block.name: "reads more than one element", producer.name: "stores one at a time"},
+        help="take a loop in which all of them are stored, or compute_at the producer",
+    )
+
+
+def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Key) -> dict[Var, Span]:
+    """Raises unless the elements that the leader stores, in one iteration of what is around both, are those
+    that the block runs for there. Gives the values of iterators that follow nothing, if not all."""
+    frame = Frame(s, meeting)
+    sizes = {it.var: as_int(it.extent) or 0 for it in (*block.iters, *leader.iters)}
+    for mine, (var, offset) in links.items():
+        # mine = var + offset: all of mine must be there
+        if offset > 0 or sizes[var] + offset < sizes[mine]:
+            raise ScheduleError(
+                f"block {leader.name!r} does not store all that block {block.name!r} reads",
+                marks={leader.name: "stores less", block.name: "reads more"},
+            )
+    if not frame.outside:
+        for one in (leader, block):
+            if not covers_domain(s, one) and not fills_domain(frame, one):
+                raise ScheduleError(
+                    f"block {one.name!r} is not known to run for all values of its iterators",
+                    marks={one.name: "may leave some out"},
+                )
+        return {}
+    own: dict[Var, Span] = {}
+    theirs, ours = iteration(leader), iteration(block)
+    for it in block.iters:
+        size = sizes[it.var]
+        span = box_of(frame, block, ours[it.var], size)
+        if it.var in links:
+            var, offset = links[it.var]
+            other = box_of(frame, leader, theirs[var], sizes[var])
+            if other is not None:
+                other = Span(other.terms, other.offset + offset, other.extent, other.other)
+            same = span is not None and other is not None and span.is_within(other) and other.is_within(span)
+        else:
+            same = span is not None
+            if span is not None and (span.terms or span.offset > 0 or span.offset + span.extent < size):
+                own[it.var] = span
+        if not same:
+            raise ScheduleError(
+                f"block {block.name!r} is not known to run for all that block {leader.name!r} stores in one "
+                "iteration of the loops around both",
+                marks={block.name: "runs for less, or more", leader.name: "stores it"},
+            )
+    for one in (block, leader):
+        check_independent(s, frame, one)
+    return own
+
+
+def box_of(frame: Frame, block: Block, binding: Expr, size: int) -> Span | None:
+    """All values of an iterator in one iteration of a frame; None if it may be another set than a box."""
+    span = frame.span(binding, const(1), block, {}, size)
+    return without_units(frame, span) if span.dense and span.other is None else None
+
+
+def without_units(frame: Frame, span: Span) -> Span:
+    """A span without the loops of one iteration: they are 0."""
+    span.terms = {v: c for v, c in span.terms.items() if frame.values(v, None) != 1}
+    return span
+
+
+def fills_domain(frame: Frame, block: Block) -> bool:
+    """Whether tiles that may overlap reach every point of the iterators."""
+    s = frame.s
+    try:
+        check_independent(s, frame, block)
+    except ScheduleError:
+        return False
+    for it, binding in zip(block.iters, block.bindings, strict=True):
+        span = box_of(frame, block, binding, as_int(it.extent) or 0)
+        if span is None or span.terms or span.offset > 0:
+            return False
+        if span.offset + span.extent < (as_int(it.extent) or 0):
+            return False
+    return True
+
+
+def check_independent(s: State, frame: Frame, block: Block) -> None:
+    """Raises unless the iterators take their values inside of a frame independently of each other, and tests
+    exclude nothing but what is beyond the iterators' extents."""
+    for key in s.ancestors(block.name):
+        if key is frame.key or isinstance(key, str):
+            break
+        if not isinstance(key, Var) or (s.fixed_extent(key) or 0) < 1:
+            raise ScheduleError(
+                f"block {block.name!r} is under a condition, or in a loop that may not run",
+                marks={block.name: "may not run"},
+            )
+    check_disjoint(s, frame, block)
+    for test in block.predicate:
+        check_test(s, frame, block, test)
+
+
+def check_disjoint(s: State, frame: Frame, block: Block) -> None:
+    """Raises unless each iterator is a sum over variables of its own inside of a frame."""
+    seen: list[tuple[Var, set[Var]]] = []
+    for binding in block.bindings:
+        found = frame.linear(binding, {})
+        if found is None:
+            raise ScheduleError(
+                f"a binding of block {block.name!r} is not a sum over loops: {binding}",
+                marks={block.name: "bound to it"},
+            )
+        seen += [(v, set(s.leaves(v)) - frame.outside) for v in found[0] if not frame.is_outer(v)]
+    for n, (var, leaves) in enumerate(seen):
+        for other, more in seen[:n]:
+            if leaves & more and not are_parts(s, var, other):
+                raise ScheduleError(
+                    f"two iterators of block {block.name!r} depend on one loop",
+                    marks={block.name: "its iterators are not independent"},
+                )
+
+
+def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
+    """Raises unless a conjunct cuts off the end of an iterator's domain, or of a variable inside."""
+    at, first, last = as_bound(block, test)
+    if at is not None:
+        size = as_int(block.iters[at].extent) or 0
+        if (first is None or first <= 0) and (last is None or last >= size - 1):
+            return
+    if is_definition_test(s, test) and all(frame.is_inner(v) for v in free_vars(test)):
+        return
+    raise ScheduleError(
+        f"block {block.name!r} runs under a condition: {test}", marks={block.name: "has a predicate"}
+    )
+
+
+def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror: Mirror) -> None:
+    """Raises unless a producer that does not lead has stored what a block (with its new bindings) reads."""
+    below = is_below(s, producer.name, loop)
+    frame = Frame(s, loop if below else common(s, producer.name, loop))
+    reader = Frame(s, loop)
+    check_independent_or_same(s, frame, block, producer)
+    bindings, mine = iteration(producer), iteration(block)
+    for region, form in stored(s, producer, block):
+        for (start, extent), (var, offset) in zip(region.ranges, form, strict=True):
+            if var is None:
+                continue
+            size = next(as_int(it.extent) or 0 for it in producer.iters if it.var is var)
+            have = box_of(frame, producer, bindings[var], size)
+            if have is not None and not have.terms and have.offset <= 0 and have.extent >= size:
+                continue
+            need = need_of(reader, start, extent, mine, mirror)
+            if have is not None and need is not None:
+                have = Span(have.terms, have.offset + offset, have.extent)
+                if need.is_within(have):
+                    continue
+            raise ScheduleError(
+                f"block {producer.name!r} has not stored all that block {block.name!r} reads by then",
+                marks={producer.name: f"stores part of {region.buffer.name}", loop: "in one iteration"},
+            )
+
+
+def common(s: State, key: Key, loop: Var) -> Key:
+    """The innermost node around both."""
+    above = {id(k) for k in s.ancestors(key)}
+    return next(k for k in (loop, *s.ancestors(loop)) if id(k) in above)
+
+
+def check_independent_or_same(s: State, frame: Frame, block: Block, producer: Block) -> None:
+    """As `check_independent`; a test that the reader has as well is fine."""
+    shared = [t for t in producer.predicate if any(same_expr(t, mine) for mine in block.predicate)]
+    rest = tuple([t for t in producer.predicate if not any(t is x for x in shared)])
+    check_independent(s, frame, changed(producer, predicate=rest) if shared else producer)
+
+
+def need_of(frame: Frame, start: Expr, extent: Expr, iters: dict[Var, Expr], mirror: Mirror) -> Span | None:
+    """The values of an index as the new loops of the mirror range."""
+    width = as_int(extent)
+    found = frame.linear(start, iters)
+    if found is None or width is None:
+        return None
+    terms: dict[Var, int] = {}
+    low, high = found[1], found[1] + width - 1
+    for var, c in found[0].items():
+        if var in mirror.loops:
+            reach = c * (max(mirror.loops[var], 1) - 1)
+            low, high = low + min(0, reach), high + max(0, reach)
+        else:
+            terms[var] = c
+    return without_units(frame, Span(terms, low, high - low + 1))
+
+
+# --- what comes together --------------------------------------------------------------------------
+
+
+def check_parallel(s: State, move: Move, leader: Block, meeting: Key) -> None:
+    """Raises if two iterations of a loop that is not serial would store the same element."""
+    block = move.block
+    for var in (*s.loops_around(move.loop), move.loop):
+        if s.nodes[var].kind in ("serial", "unrolled") or var in Frame(s, meeting).outside:
+            continue
+        pairs = zip(block.iters, block.bindings, strict=True)
+        own = leaves_of(s, [b for it, b in pairs if it.kind == "spatial"])
+        if var not in own or not bound_plainly(s, leader):
+            raise ScheduleError(
+                f"iterations of the {s.nodes[var].kind} loop over {var.name} may store the same elements",
+                marks={var: "not serial", block.name: "would run in it"},
+                help="move the block before making the loop parallel",
+            )
+
+
+def check_terms(s: State, move: Move, meeting: Key) -> None:
+    """Raises unless every term of a reduction that goes on over the loop comes once, the first one first."""
+    block = move.block
+    loops = [v for v in (*s.loops_around(move.loop), move.loop) if v not in Frame(s, meeting).outside]
+    extents = {v: s.fixed_extent(v) for v in loops} | {f.var: as_int(f.extent) for f in move.loops}
+    bindings = [s.resolve(b) for b in block.bindings]
+    pairs = list(zip(block.iters, bindings, strict=True))
+    spatial = {v for it, b in pairs if it.kind == "spatial" for v in free_vars(b)}
+    reducing = {v for it, b in pairs if it.kind == "reduce" for v in free_vars(b)}
+    known = {v: n for v, n in extents.items() if n is not None}
+    frame = Frame(s, move.loop)
+    plain = all(
+        (found := frame.linear(b, {})) is not None and found[1] == 0 and all(c > 0 for c in found[0].values())
+        for it, b in pairs
+        if it.kind == "reduce"
+    )
+    mapped = None
+    if len(known) == len(extents) and not spatial & reducing and plain and find_reducer(block) is not None:
+        mapped = iteration_map(bindings, known, [s.resolve(t) for t in block.predicate])
+    if mapped is None or not mapped.injective:
+        raise ScheduleError(
+            f"block {block.name!r} would not reduce every term once, the first one first",
+            marks={block.name: "reduces along a dimension that the loop stores piece by piece"},
+        )

@@ -1,0 +1,235 @@
+"""The primitive blockize: a loop and what is in it as one block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Domain, access_region, simplify
+from ...errors import ScheduleError
+from ...ir import (
+    Block,
+    Body,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Load,
+    Region,
+    Stmt,
+    Var,
+    as_int,
+    changed,
+    const,
+    expressions,
+    free_vars,
+    subexpressions,
+    substitute,
+)
+from ..analysis.instances import domain_within, leaves_of
+from ..state import State
+from .base import LoopRV, Primitive, primitive
+from .nests import insert, perfect_nest
+from .reduction import InitPlan, Renamed, plan_init, without_init
+
+ZERO = const(0)
+
+
+@dataclass(slots=True)
+class BlockizePlan:
+    loops: list[Var]  # that go inside, outermost first
+    outer: Block  # without its body
+    inner: Block
+
+
+@primitive("blockize")
+class Blockize(Primitive):
+    """Make a block of a loop and what is in it.
+
+    rewrite:   for i0, i1: with T.block("C"): v_i = T.spatial(16, i0 * 4 + i1); C[v_i] = A[v_i]
+          -->  for i0: with T.block("C_o"): v_i_o = T.spatial(4, i0)
+                   for i1: with T.block("C"): v_i = T.spatial(16, v_i_o * 4 + i1); C[v_i] = A[v_i]  (at i1)
+    The `init` of a reduction becomes that of the outer block, for all elements of its tile.
+    requires:  1. in the loop are loops and one block, each the whole body of the one before
+               2. every binding is outer * size + inner, inner (of the loops inside) from 0 to size - 1
+               3. each conjunct of the predicate is over the loops inside, over those outside, or over
+                  variables that the block is bound to
+               4. extents of loops inside do not depend on what is outside, or on loaded values
+               5. of a reduction: the `init` may run before the loops inside, as in decompose_reduction
+    """
+
+    loop: LoopRV
+
+    def check(self, s: State) -> BlockizePlan:
+        return plan_blockize(s, s.loop(self.loop).var)
+
+    def apply(self, s: State, plan: BlockizePlan) -> tuple[Any, ...]:
+        key = s.fresh_block_name(plan.outer.name)
+        s.nodes[key] = changed(plan.outer, name=key)
+        insert(s, plan.loops[0], [key])
+        s.set_children(key, [plan.loops[0]])
+        s.nodes[plan.inner.name] = plan.inner
+        return (key,)
+
+
+def plan_blockize(s: State, loop: Var) -> BlockizePlan:
+    below = s.blocks_below(loop)
+    nest = perfect_nest(s, s.nodes[below[0]]) if len(below) == 1 else []
+    at = next((n for n, v in enumerate(nest) if v is loop), None)
+    if at is None:
+        raise ScheduleError(
+            f"the loop over {loop.name} does not hold one block in loops, and nothing else",
+            marks={loop: f"{len(below)} blocks in it", **dict.fromkeys(below, "")},
+            help="blockize an inner loop, or move the other statements away first",
+        )
+    block: Block = s.nodes[below[0]]
+    inside = nest[at:]
+    check_extents(s, inside)
+    parts = Parts(s, block, inside)
+    outer_predicate: list[Expr] = []
+    inner_predicate: list[Expr] = []
+    for c in block.predicate:
+        leaves = leaves_of(s, [c])
+        if leaves.isdisjoint(parts.inside):
+            outer_predicate.append(c)
+        else:
+            inner_predicate.append(parts.condition(c))
+    init: Body = ()
+    if block.init:
+        init = parts.init(plan_init(s, block, inside))
+    inner = changed(block, bindings=tuple(parts.inner), predicate=tuple(inner_predicate))
+    inner = without_init(s, inner) if block.init else inner
+    outer = Block(
+        f"{block.name}_o",
+        tuple(parts.iters),
+        tuple(parts.outer),
+        parts.regions(block.reads),
+        parts.regions(block.writes),
+        (),
+        init,
+        tuple(outer_predicate),
+    )
+    return BlockizePlan(inside, outer, inner)
+
+
+def check_extents(s: State, inside: list[Var]) -> None:
+    within = set(inside)
+    for var in inside:
+        extent = s.resolve(s.extents[var])
+        if any(v not in within for v in free_vars(extent)) or any(
+            isinstance(x, Load) for x in subexpressions(extent)
+        ):
+            raise ScheduleError(
+                f"the extent of {var.name} depends on what is outside of the new block",
+                marks={var: f"its extent is {extent}"},
+                help="blockize at an outer loop",
+            )
+
+
+class Parts:
+    """The bindings of a block taken apart: iterators for the loops outside, the rest for those inside."""
+
+    def __init__(self, s: State, block: Block, inside: list[Var]) -> None:
+        self.state, self.block = s, block
+        self.loops, self.inside = inside, set(inside)
+        self.domain = domain_within(s, block.name)
+        self.iters: list[Iter] = []  # of the outer block
+        self.outer: list[Expr] = []  # what they are bound to
+        self.inner: list[Expr] = []  # new bindings of the block
+        for it, binding in zip(block.iters, block.bindings, strict=True):
+            self.take_apart(it, s.resolve(binding))
+
+    def take_apart(self, it: Iter, binding: Expr) -> None:
+        zeros_inside = dict.fromkeys(self.inside, ZERO)
+        zeros_outside = {v: ZERO for v in free_vars(binding) if v not in self.inside}
+        outer = self.simple(substitute(binding, zeros_inside))
+        base = substitute(substitute(binding, zeros_inside), zeros_outside)
+        inner = self.simple(substitute(binding, zeros_outside) - base)
+        low, high = self.domain.bounds(inner)
+        loads = any(isinstance(x, Load) for x in subexpressions(binding))
+        if loads or not is_zero(self.simple(binding - outer - inner)) or low != 0 or high is None:
+            self.refuse(it, binding, "the loops inside and outside do not come apart in it")
+        assert high is not None
+        size = high + 1
+        count = self.simple(outer // size)
+        if not is_zero(self.simple(count * size - outer)):
+            self.refuse(it, binding, f"{outer} is no multiple of {size}")
+        first, last = self.domain.bounds(count)
+        if first is None or first < 0 or last is None:
+            self.refuse(it, binding, f"{count} is not known to be in a range from 0")
+        assert last is not None
+        var = Var(f"{it.var.name}_o")
+        self.iters.append(Iter(var, const(last + 1), it.kind))
+        self.outer.append(count)
+        self.inner.append(var * size + inner)
+
+    def refuse(self, it: Iter, binding: Expr, why: str) -> None:
+        raise ScheduleError(
+            f"{it.var.name} of block {self.block.name!r} is bound to {binding}: {why}",
+            marks={self.block.name: f"{it.var.name} is not outer * size + inner"},
+        )
+
+    def simple(self, e: Expr) -> Expr:
+        return simplify(e, self.domain)
+
+    def condition(self, c: Expr) -> Expr:
+        """A conjunct in terms of the new iterators and the loops inside."""
+        known: dict[Var, Expr] = {v: v for v in self.inside}
+        known |= {b: it.var for b, it in zip(self.outer, self.iters, strict=True) if type(b) is Var}
+        bound = {b: new for b, new in zip(self.block.bindings, self.inner, strict=True) if type(b) is Var}
+        values: dict[Var, Expr] = {}
+        for var in free_vars(c):
+            if var not in known and var in bound:
+                values[var] = bound[var]
+                continue
+            values[var] = substitute(self.state.resolve(var), known)
+            if any(leaf not in known for leaf in self.state.leaves(var)):
+                raise ScheduleError(
+                    f"the condition {c} is over loops inside and outside of the new block",
+                    marks={self.block.name: "its predicate does not come apart"},
+                    help="blockize at another loop",
+                )
+        return substitute(c, values)
+
+    def regions(self, regions: tuple[Region, ...]) -> tuple[Region, ...]:
+        """What the block touches while the loops inside run."""
+        s = self.state
+        values = {it.var: new for it, new in zip(self.block.iters, self.inner, strict=True)}
+        loops = {v: s.resolve(s.extents[v]) for v in self.loops}
+        domain = Domain({it.var: it.extent for it in self.iters})
+        domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
+        found: list[Region] = []
+        for r in regions:
+            starts = [substitute(start, values) for start, _ in r.ranges]
+            box = access_region(r.buffer, starts, loops, domain)
+            ranges = list(box.ranges)
+            for n, ((first, count), (_, extent)) in enumerate(zip(box.ranges, r.ranges, strict=True)):
+                size = as_int(extent)
+                ranges[n] = (first, count + (size - 1)) if size else (ZERO, const(r.buffer.shape[n]))
+            found.append(Region(r.buffer, tuple(ranges)))
+        return tuple(found)
+
+    def init(self, plan: InitPlan) -> Body:
+        """The `init` of the block over the loops inside that drive spatial iterators."""
+        block = self.block
+        pairs = [(it, new) for it, new in zip(block.iters, self.inner, strict=True) if it.kind == "spatial"]
+        touched = {x.buffer for x in expressions(block.init) if isinstance(x, Load)}
+        outside = {c for c in block.predicate if leaves_of(self.state, [c]).isdisjoint(self.inside)}
+        kept = [c for c in plan.predicate if c not in outside]  # those guard the outer block
+        body: Stmt = Block(
+            self.state.fresh_block_name(f"{block.name}_init"),
+            tuple([it for it, _ in pairs]),
+            tuple([new for _, new in pairs]),
+            tuple([r for r in block.reads if r.buffer in touched]),
+            block.writes,
+            block.init,
+            predicate=tuple([self.condition(c) for c in kept]),
+        )
+        for var in reversed(plan.loops):
+            loop: For = self.state.nodes[var]
+            body = changed(loop, extent=self.state.resolve(loop.extent), body=(body,))
+        return Renamed({}).body((body,))
+
+
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
