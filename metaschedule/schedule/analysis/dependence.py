@@ -54,7 +54,7 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
             if commutes(reducing):
                 continue
             return f"block {reducing.name!r} reduces over it by an operation that is not known to commute"
-        if by_map(s, loop, below.loops, group) or is_private(s, loop, buffer, group):
+        if is_private(s, loop, buffer, group) or by_map(s, loop, below.loops, group):
             continue
         if reducing is not None:
             return f"block {reducing.name!r} reduces over it"

@@ -30,7 +30,11 @@ ZERO = const(0)
 
 def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
     """The loops that expressions depend on."""
-    return {leaf for e in exprs for v in free_vars(e) for leaf in s.leaves(v)}
+    found: set[Var] = set()
+    for e in exprs:
+        for v in (e,) if type(e) is Var else free_vars(e):
+            found.update(s.leaves(v))
+    return found
 
 
 def leaves_by_kind(s: State, block: Block) -> tuple[set[Var], set[Var]]:
@@ -45,13 +49,13 @@ def leaves_by_kind(s: State, block: Block) -> tuple[set[Var], set[Var]]:
 def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
     """`leaves_by_kind`; raises if a loop drives iterators of both kinds, or loaded values do."""
     for e in (*block.bindings, *block.predicate):
-        if any(isinstance(x, Load) for x in subexpressions(e)):
+        if type(e) is not Var and any(isinstance(x, Load) for x in subexpressions(e)):
             raise ScheduleError(
                 f"where block {block.name!r} runs depends on loaded values: {e}",
                 marks={block.name: "its bindings or predicate load"},
             )
     spatial, reducing = leaves_by_kind(s, block)
-    for var in s.loops_around(block.name):
+    for var in s.loops_around(block.name) if not spatial.isdisjoint(reducing) else ():
         if var in spatial and var in reducing:
             raise ScheduleError(
                 f"the loop over {var.name} drives spatial and reduction iterators of block {block.name!r}",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...ir import (
     Binary,
@@ -60,7 +61,12 @@ def find_reducer(block: Block) -> Reducer | None:
     """The reduction of a block with an `init`, if it is one that commutes."""
     if not block.init or not any(it.kind == "reduce" for it in block.iters):
         return None
-    found, starts = find_update(block), _stores(block.init)
+    return _reducer(block.init, block.body)
+
+
+@lru_cache(maxsize=4096)  # loop transformations leave bodies alone, and every replay asks again
+def _reducer(init: Body, body: Body) -> Reducer | None:
+    found, starts = _update(body), _stores(init)
     if found is None or starts is None or len(starts) != len(found.stores):
         return None
     for update, start in zip(found.stores, starts, strict=True):
@@ -72,11 +78,16 @@ def find_reducer(block: Block) -> Reducer | None:
 
 def find_update(block: Block) -> Reducer | None:
     """What the body of a block combines its elements with, if it commutes; the `init` may be elsewhere."""
-    updates = _stores(block.body)
+    return _update(block.body)
+
+
+@lru_cache(maxsize=4096)
+def _update(body: Body) -> Reducer | None:
+    updates = _stores(body)
     if not updates:
         return None
     found = _element_wise(updates)
-    if found is None and len(block.body) == 1 and isinstance(block.body[0], TupleStore):
+    if found is None and len(body) == 1 and isinstance(body[0], TupleStore):
         found = _position(updates)
     own = {u.buffer for u in updates}
     if found is None or len(own) != len(updates):

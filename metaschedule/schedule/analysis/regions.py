@@ -94,41 +94,43 @@ class Frame:
 
     def linear(self, e: Expr, iters: Mapping[Var, Expr]) -> Linear | None:
         """`e` as a sum over variables that are each wholly outside or wholly inside; None if it is none."""
+        terms: dict[Var, int] = {}
+        offset = self.collect(e, 1, iters, terms)
+        if offset is None:
+            return None
+        return ({v: c for v, c in terms.items() if c} if 0 in terms.values() else terms), offset
+
+    def collect(self, e: Expr, factor: int, iters: Mapping[Var, Expr], into: dict[Var, int]) -> int | None:
+        """Add `e * factor` to `into`; gives the constant part."""
         if isinstance(e, Var):
             bound = iters.get(e)
-            return self.variable(e) if bound is None else self.linear(bound, {})
+            if bound is not None:
+                return self.collect(bound, factor, {}, into)
+            known = self.s.definitions.get(e)
+            if known is None or self.side(e):
+                into[e] = into.get(e, 0) + factor
+                return 0
+            if isinstance(known, Part):
+                return None
+            for digit in reversed(known.digits):
+                size = self.s.fixed_extent(digit)
+                if size is None or self.collect(digit, factor, {}, into) is None:
+                    return None
+                factor *= size
+            return 0
         if isinstance(e, Const):
-            return ({}, e.value) if isinstance(e.value, int) else None
-        if not isinstance(e, Binary) or e.op not in ("+", "-", "*"):
-            return None
-        a, b = self.linear(e.a, iters), self.linear(e.b, iters)
-        if a is None or b is None:
+            return e.value * factor if isinstance(e.value, int) else None
+        if not isinstance(e, Binary):
             return None
         if e.op == "*":
-            if a[0] and b[0]:
-                return None
-            (terms, offset), factor = (a, b[1]) if a[0] else (b, a[1])
-            return {v: c * factor for v, c in terms.items()}, offset * factor
-        return added(a, b, 1 if e.op == "+" else -1)
-
-    def variable(self, var: Var) -> Linear | None:
-        known = self.s.definitions.get(var)
-        if known is None or self.is_outer(var) or self.is_inner(var):
-            return {var: 1}, 0
-        if isinstance(known, Part):
+            a, b = (e.a, e.b) if isinstance(e.b, Const) else (e.b, e.a)
+            number = as_int(b)
+            return None if number is None else self.collect(a, factor * number, iters, into)
+        if e.op not in ("+", "-"):
             return None
-        total: Linear = {}, 0
-        stride = 1
-        for digit in reversed(known.digits):
-            part = self.variable(digit)
-            if part is None:
-                return None
-            total = added(total, part, stride)
-            extent = self.s.fixed_extent(digit)
-            if extent is None:
-                return None
-            stride *= extent
-        return total
+        first = self.collect(e.a, factor, iters, into)
+        second = self.collect(e.b, factor if e.op == "+" else -factor, iters, into)
+        return None if first is None or second is None else first + second
 
     def values(self, var: Var, block: Block | None) -> int | None:
         """How many values from 0 on a variable takes, in the instances of a block that its tests let run."""
@@ -246,13 +248,6 @@ def plus(e: Expr | None, other: Expr | int) -> Expr:
             return Binary("-", e, Const(-other, INDEX), INDEX)
         return Binary("+", e, Const(other, INDEX), INDEX) if other else e
     return other if e is None else Binary("+", e, other, INDEX)
-
-
-def added(a: Linear, b: Linear, factor: int) -> Linear:
-    terms = dict(a[0])
-    for var, c in b[0].items():
-        terms[var] = terms.get(var, 0) + c * factor
-    return {v: c for v, c in terms.items() if c}, a[1] + b[1] * factor
 
 
 def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:

@@ -17,6 +17,7 @@ from ...errors import ScheduleError
 from ...ir import (
     Block,
     Body,
+    Expr,
     Iter,
     Load,
     Store,
@@ -95,8 +96,7 @@ def _dependence(iters: tuple[Iter, ...], init: Body, body: Body) -> str | None:
         used = {v for index in store.indices for v in free_vars(index)}
         if not used <= set(spatial):
             return f"where it stores to {store.buffer.name} depends on more than its spatial iterators"
-        mapped = iteration_map(store.indices, {v: n for v, n in spatial.items() if n is not None})
-        if not set(moving) <= used or mapped is None or not mapped.injective:
+        if not set(moving) <= used or not _is_injective(store.indices, spatial):
             return f"several instances may store to the same element of {store.buffer.name}"
     for e in expressions((*init, *body)):
         if isinstance(e, Load):
@@ -136,3 +136,11 @@ def stores_tiles(block: Block) -> bool:
         if not all(v in apart for v in spatial):
             return False
     return True
+
+
+def _is_injective(indices: tuple[Expr, ...], spatial: dict[Var, int | None]) -> bool:
+    """Whether different points of the spatial iterators certainly have different indices."""
+    if all(isinstance(index, Var) for index in indices) and len({*indices}) == len(indices):
+        return True  # each index is an iterator of its own
+    mapped = iteration_map(indices, {v: n for v, n in spatial.items() if n is not None})
+    return mapped is not None and mapped.injective

@@ -173,7 +173,8 @@ def written_box(s: State, block: Block, indices: Sequence[Expr], under: Key) -> 
     for index in indices:
         value = substitute(index, bindings)
         while mixed := [v for v in free_vars(value) if place(v) is None]:
-            value = substitute(value, {v: s.definition(v) or v for v in mixed})
+            known_values = {v: e for v in mixed if (e := s.definition(v)) is not None}
+            value = substitute(value, known_values)
         for var in free_vars(value):
             if place(var):
                 extent = as_int(s.extents[var])

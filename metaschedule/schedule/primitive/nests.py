@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ...errors import ScheduleError
 from ...ir import (
     Block,
+    Body,
     Buffer,
+    Const,
     Expr,
     For,
     Load,
@@ -102,8 +105,11 @@ def touches(s: State, key: Key, buffers: set[Buffer]) -> bool:
     node: Stmt = s.nodes[key]
     if isinstance(node, Block):
         regions: tuple[Region, ...] = (*node.reads, *node.writes)
-        own = [x for e in own_expressions(node) for x in subexpressions(e)]
-        return any(r.buffer in buffers for r in regions) or _loads(own, buffers)
+        if any(r.buffer in buffers for r in regions):
+            return True
+        return any(_loads(subexpressions(e), buffers) for e in own_expressions(node) if type(e) is not Var)
+    if isinstance(node, For):
+        return not isinstance(node.extent, Const) and _loads(subexpressions(node.extent), buffers)
     return writes_any(s, key, buffers) or _loads(expressions(node), buffers)
 
 
@@ -129,6 +135,12 @@ def check_copied(s: State, loops: Iterable[Var], reducing: set[Var]) -> None:
                 f"the extent of {var.name} depends on {'a reduction loop' if late else 'loaded values'}",
                 marks={var: f"its extent is {extent}"},
             )
+
+
+@lru_cache(maxsize=4096)  # loop transformations leave bodies alone, and every replay asks again
+def loaded_buffers(body: Body) -> frozenset[Buffer]:
+    """The buffers that statements load from."""
+    return frozenset([x.buffer for x in expressions(body) if isinstance(x, Load)])
 
 
 def perfect_nest(s: State, block: Block) -> list[Var]:

@@ -137,7 +137,12 @@ class Parts:
         self.outer: list[Expr] = []  # what they are bound to
         self.inner: list[Expr] = []  # new bindings of the block
         for it, binding in zip(block.iters, block.bindings, strict=True):
-            self.take_apart(it, s.resolve(binding))
+            known = s.extents.get(binding) if type(binding) is Var else None
+            size = as_int(known) if known is not None else None
+            if size and self.inside.isdisjoint(leaves_of(s, [binding])):  # the usual case, and cheap
+                self.add(it, size, binding, 1, ZERO)
+            else:
+                self.take_apart(it, s.resolve(binding))
 
     def take_apart(self, it: Iter, binding: Expr) -> None:
         zeros_inside = dict.fromkeys(self.inside, ZERO)
@@ -158,8 +163,12 @@ class Parts:
         if first is None or first < 0 or last is None:
             self.refuse(it, binding, f"{count} is not known to be in a range from 0")
         assert last is not None
+        self.add(it, last + 1, count, size, inner)
+
+    def add(self, it: Iter, extent: int, count: Expr, size: int, inner: Expr) -> None:
+        """`it` is `count` * `size` + `inner`, where `count` has `extent` values."""
         var = Var(f"{it.var.name}_o")
-        self.iters.append(Iter(var, const(last + 1), it.kind))
+        self.iters.append(Iter(var, const(extent), it.kind))
         self.outer.append(count)
         self.inner.append(var * size + inner)
 
@@ -179,8 +188,8 @@ class Parts:
         bound = {b: new for b, new in zip(self.block.bindings, self.inner, strict=True) if type(b) is Var}
         values: dict[Var, Expr] = {}
         for var in free_vars(c):
-            if var not in known and var in bound:
-                values[var] = bound[var]
+            if var in known or var in bound:
+                values[var] = known[var] if var in known else bound[var]
                 continue
             values[var] = substitute(self.state.resolve(var), known)
             if any(leaf not in known for leaf in self.state.leaves(var)):

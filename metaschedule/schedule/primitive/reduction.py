@@ -13,12 +13,10 @@ from ...ir import (
     Expr,
     For,
     Iter,
-    Load,
     Stmt,
     Substitute,
     Var,
     changed,
-    expressions,
 )
 from ..analysis.instances import (
     check_kinds_apart,
@@ -30,7 +28,7 @@ from ..analysis.reordering import check_independent
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .epilogue import FuseReductionEpilogue
-from .nests import Copies, check_copied, insert, loops_from, touches
+from .nests import Copies, check_copied, insert, loaded_buffers, loops_from, touches
 from .rfactor import RFactor
 
 
@@ -61,7 +59,7 @@ def init_block(s: State, plan: InitPlan, copies: Copies, name: str) -> Block:
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
     fresh = {it.var: Var(it.var.name) for it, _ in pairs}
     sub = Substitute(fresh)
-    touched = {x.buffer for x in expressions(block.init) if isinstance(x, Load)}
+    touched = loaded_buffers(block.init)
     return Block(
         name,
         tuple([Iter(fresh[it.var], sub.expr(it.extent), it.kind) for it, _ in pairs]),
@@ -95,7 +93,7 @@ class Renamed(Substitute):
 
 def without_init(s: State, block: Block) -> Block:
     """The block when its `init` is elsewhere: it now reads what it combines with."""
-    loaded = {x.buffer for x in expressions(block.body) if isinstance(x, Load)}
+    loaded = set(loaded_buffers(block.body))
     for below in s.blocks_below(block.name):
         loaded |= {r.buffer for r in s.nodes[below].reads}
     listed = {r.buffer for r in block.reads}

@@ -281,6 +281,23 @@ def test_parallel_same_intermediates_of_an_iteration(program: Program) -> None:
     check(sch, program)
 
 
+def test_parallel_same_packed_and_written_back() -> None:
+    # Tiles of i that are not those of j pack the same part of Y: each has its own.
+    program = matmul(1, 13, 20, 9)
+    sch = Schedule(program)
+    block = sch.get_block("matmul")
+    back, packed = sch.cache_write(block, 0, "local"), sch.cache_read(block, 1, "global")
+    b, i, j, k = sch.get_loops(block)
+    (i0, i1), (j0, j1) = sch.split(i, [None, 6]), sch.split(j, [None, 8])
+    sch.reorder(b, i0, j0, k, i1, j1)
+    sch.reverse_compute_at(back, j0)
+    sch.compute_at(packed, j0)
+    sch.parallel(sch.fuse(b, i0, j0))
+    sch.vectorize(j1)
+    check(sch, program)
+    check_any_order(sch, program)
+
+
 def test_parallel_same_triangle() -> None:
     sch = Schedule(TRIANGLE)
     for loop in loops_of(sch, "B"):
