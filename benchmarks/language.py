@@ -12,13 +12,14 @@ import pstats
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 import metaschedule as ms
-from metaschedule.schedule import Schedule
+from metaschedule.schedule import Schedule, Trace
 
 
 def tiled(sch: Schedule, name: str, row: int, column: int) -> None:
@@ -69,6 +70,10 @@ def best(call: Callable[[], object], seconds: float = 1.0) -> float:
     return min(times)
 
 
+def printed_program(trace: Trace, program: ms.Program) -> ms.Program:
+    return trace.apply(program).program
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -78,9 +83,9 @@ def main() -> int:
     table = Table("trace", "instructions", "replay, us", "wanted, us", "program, us")
     for name, make, wanted in (("GMM", gmm, 1500), ("CBR", cbr, 3000)):
         sch = make()
-        trace, program = sch.trace, sch.state.original
-        replay = best(lambda: trace.apply(program)) * 1e6
-        printed = best(lambda: trace.apply(program).program) * 1e6 - replay
+        trace = sch.trace
+        replay = best(partial(trace.apply, sch.state.original)) * 1e6
+        printed = best(partial(printed_program, trace, sch.state.original)) * 1e6 - replay
         colour = "green" if replay <= wanted else "red"
         table.add_row(name, str(len(trace)), f"[{colour}]{replay:.0f}", str(wanted), f"{printed:.0f}")
         report[name] = {
@@ -91,7 +96,8 @@ def main() -> int:
         }
         if options.profile:
             profile = cProfile.Profile()
-            profile.runcall(lambda: [trace.apply(program) for _ in range(50)])
+            for _ in range(50):
+                profile.runcall(trace.apply, sch.state.original)
             pstats.Stats(profile).sort_stats("tottime").print_stats(15)
     Console().print(table)
     if options.json:

@@ -152,9 +152,7 @@ def test_terms_are_added_in_the_order_of_the_loops():
 @pytest.mark.parametrize("kind", ["serial", "parallel", "vectorized", "unrolled", *GPU_AXES])
 def test_every_kind_of_loop_is_the_serial_loop(kind: str):
     a, c, i = Buffer("A", (9,)), Buffer("C", (9,)), Var("i")
-    program = Program(
-        "double", (a,), (c,), (For(i, const(9), (Store(c, (i,), a[i] * 2.0),), kind),)
-    )
+    program = Program("double", (a,), (c,), (For(i, const(9), (Store(c, (i,), a[i] * 2.0),), kind),))
     x = floats(9)
     assert np.array_equal(run(program, x), x * 2)
 
@@ -305,9 +303,7 @@ def test_a_binding_below_zero():
                     v = T.spatial(4, i - 1)
                     C[v] = 1.0
         """)
-    assert failure(program).startswith(
-        "iterator v of block b is bound to -1, outside its range of 4"
-    )
+    assert failure(program).startswith("iterator v of block b is bound to -1, outside its range of 4")
 
 
 # --- statements -----------------------------------------------------------------------------------
@@ -531,9 +527,7 @@ def elementwise(make: Callable[..., Expr], *arrays: np.ndarray) -> np.ndarray:
     i = Var("i")
     value = make(*[b[i] for b in inputs])
     out = Buffer("C", (n,), value.dtype)
-    program = Program(
-        "elementwise", inputs, (out,), (For(i, const(n), (Store(out, (i,), value),)),)
-    )
+    program = Program("elementwise", inputs, (out,), (For(i, const(n), (Store(out, (i,), value),)),))
     return run(program, *arrays)
 
 
@@ -816,9 +810,7 @@ def nest(loops: list[For]) -> For:
     return inner
 
 
-def tiled(
-    sizes: tuple[int, int, int], factors: tuple[int, int, int], order: tuple[int, ...]
-) -> Program:
+def tiled(sizes: tuple[int, int, int], factors: tuple[int, int, int], order: tuple[int, ...]) -> Program:
     """A matmul with each loop split in two, the tail held off, and the six loops in some order."""
     n, m, k = sizes
     a, b, c = Buffer("A", (n, k)), Buffer("B", (k, m)), Buffer("C", (n, m))
@@ -963,9 +955,7 @@ class Nests:
             return tuple(self.pick(*scope) % extent for extent in buffer.shape)
         return tuple(self.index(scope, extent) for extent in buffer.shape)
 
-    def condition(
-        self, scope: list[Var], own: dict[Buffer, tuple[Expr, ...]], depth: int = 0
-    ) -> Expr:
+    def condition(self, scope: list[Var], own: dict[Buffer, tuple[Expr, ...]], depth: int = 0) -> Expr:
         kind = self.number(0, 3 if depth == 0 else 2)
         if kind < 2:
             op = self.pick("<", ">=", "==", "!=")

@@ -31,9 +31,7 @@ def interpret(
     `lanes` is for tests of the interpreter itself: False never uses the fast path, True uses it
     wherever it applies, None where it also pays.
     """
-    memory: Memory = {
-        b: given(b, array) for b, array in zip(program.inputs, check_inputs(program, inputs))
-    }
+    memory: Memory = {b: given(b, array) for b, array in zip(program.inputs, check_inputs(program, inputs))}
     memory |= {b: fresh(b) for b in program.outputs + program.allocs}
     try:
         with np.errstate(all="ignore"):
@@ -49,9 +47,7 @@ def check_inputs(program: Program, inputs: tuple[Any, ...]) -> list[np.ndarray]:
     expected = program.inputs
     if len(inputs) != len(expected):
         names = ", ".join(b.name for b in expected) or "none"
-        raise InterpreterError(
-            f"{program.name} takes {len(expected)} input(s) ({names}), got {len(inputs)}"
-        )
+        raise InterpreterError(f"{program.name} takes {len(expected)} input(s) ({names}), got {len(inputs)}")
     return [check_input(b, at, value) for at, (b, value) in enumerate(zip(expected, inputs))]
 
 

@@ -107,9 +107,7 @@ def find_nest(loop: For, scalar: Walk) -> Nest | None:
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For):
         loops.append(inner)
     body = loops[-1].body
-    if not all(
-        type(s) in STATEMENTS and not (isinstance(s, Block) and s.allocs) for s in walk(body)
-    ):
+    if not all(type(s) in STATEMENTS and not (isinstance(s, Block) and s.allocs) for s in walk(body)):
         return None
     stores = {s.buffer: s.indices for s in expanded_stores(body)}
     variables = {f.var for f in loops}
@@ -281,9 +279,7 @@ class Nest:
             self.where = {b: [self.expr(i) for i in at] for b, at in self.stores.items()}
         for axis, (loop, extent) in enumerate(zip(self.lanes, shape, strict=True)):
             line = np.arange(extent, dtype=numpy_dtype(loop.var.dtype))
-            self.values[loop.var] = line.reshape(
-                [-1 if d == axis else 1 for d in range(len(shape))]
-            )
+            self.values[loop.var] = line.reshape([-1 if d == axis else 1 for d in range(len(shape))])
         self.cells = {}  # the indices of stores read no stored buffer
         self.cells = {
             buffer: Cell(self.memory, buffer, [index(True) for index in indices])
@@ -437,8 +433,7 @@ class Nest:
 
     def tuple_store(self, s: TupleStore) -> Run:
         values = [
-            (x.buffer, self.as_dtype(self.expr(x.value), x.value.dtype, x.buffer.dtype))
-            for x in s.stores
+            (x.buffer, self.as_dtype(self.expr(x.value), x.value.dtype, x.buffer.dtype)) for x in s.stores
         ]
 
         def run(mask: Mask) -> None:

@@ -79,7 +79,5 @@ def uninitialised(buffer: Buffer, indices: Any) -> InterpreterError:
 
 def not_writable(buffer: Buffer, indices: Any) -> InterpreterError:
     kind = "a table" if buffer.data is not None else "an input"
-    message = (
-        f"write of {element(buffer, indices)}: {buffer.name} is {kind}, which nothing may change"
-    )
+    message = f"write of {element(buffer, indices)}: {buffer.name} is {kind}, which nothing may change"
     return InterpreterError(message, label=f"writes {kind}")

@@ -64,9 +64,7 @@ class Walk:
                 return values[e]
             except KeyError:
                 pass
-            raise InterpreterError(
-                f"variable {e.name} is used outside its scope", f"no {e.name} here"
-            )
+            raise InterpreterError(f"variable {e.name} is used outside its scope", f"no {e.name} here")
 
         return read
 

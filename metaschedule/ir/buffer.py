@@ -101,9 +101,7 @@ def check_indices(buffer: Buffer, indices: Any) -> tuple[Expr, ...]:
         indices = (indices,)
     exprs = tuple([as_expr(index) for index in indices])
     if len(exprs) != len(buffer.shape):
-        raise IndexError(
-            f"{buffer.name} has {len(buffer.shape)} dimension(s), indexed with {len(exprs)}"
-        )
+        raise IndexError(f"{buffer.name} has {len(buffer.shape)} dimension(s), indexed with {len(exprs)}")
     for expr in exprs:
         if not is_integer(expr.dtype):
             raise TypeError(f"index of {buffer.name} must be an integer, got {expr.dtype}: {expr}")

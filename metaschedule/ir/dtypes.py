@@ -17,13 +17,9 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
 INDEX = "int64"  # index arithmetic is 64-bit throughout: offsets past 2**31 are ordinary
 
-_NUMPY = {
-    name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in DTYPES
-}
+_NUMPY = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in DTYPES}
 _NAME = {dtype: name for name, dtype in _NUMPY.items()}
-_LIMITS = {"bool": (0, 1)} | {
-    name: (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in INTEGERS
-}
+_LIMITS = {"bool": (0, 1)} | {name: (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in INTEGERS}
 
 
 def check_dtype(name: object) -> str:

@@ -26,9 +26,13 @@ RESERVED = frozenset({"T", "ms", "range", "True", "False", "None"})
 
 # Python's precedences, loosest first.
 PRECEDENCE = {
-    **{"or": 1, "and": 2, "not": 3},
+    "or": 1,
+    "and": 2,
+    "not": 3,
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4),
-    **{"|": 5, "^": 6, "&": 7},
+    "|": 5,
+    "^": 6,
+    "&": 7,
     **dict.fromkeys(("<<", ">>"), 8),
     **dict.fromkeys(("+", "-"), 9),
     **dict.fromkeys(("*", "/", "//", "%"), 10),
@@ -75,7 +79,7 @@ def underline(program: Program, marks: Mapping[Any, str], context: int = 40) -> 
                 out.append(_indent_of(text) + "...")
             continue
         out.append(text)
-        if node in marks and marks[node]:
+        if marks.get(node):
             code = text.strip()
             out.append(_indent_of(text) + "^" * len(code) + "  " + marks[node])
     return "\n".join(out)

@@ -1,9 +1,9 @@
 """Structural equality and hash: what two programs share whatever their variables are called.
 
-Both come from one canonical encoding, a list of words in which variables and buffers are numbered
-in the order they are met. Names of variables, buffers, blocks and of the program do not count; shapes, dtypes,
-scopes, flags, constants, annotations and the values of embedded tables do. The hash is a digest of the
-words, so it is the same in every process and on every platform.
+Both come from one canonical encoding, a list of words in which variables and buffers are numbered in the
+order they are met. Names of variables, buffers, blocks and of the program do not count; shapes, dtypes,
+scopes, flags, constants, annotations and the values of embedded tables do. The hash is a digest of the words,
+so it is the same in every process and on every platform.
 """
 
 from __future__ import annotations

@@ -185,9 +185,7 @@ class Rewriter:
         if isinstance(s, TupleStore):
             return changed(s, stores=self.body(s.stores))
         if isinstance(s, If):
-            return changed(
-                s, cond=self.expr(s.cond), then=self.body(s.then), orelse=self.body(s.orelse)
-            )
+            return changed(s, cond=self.expr(s.cond), then=self.body(s.then), orelse=self.body(s.orelse))
         if isinstance(s, While):
             return changed(s, cond=self.expr(s.cond), body=self.body(s.body))
         if isinstance(s, Assert):
@@ -221,9 +219,7 @@ def changed(node: T, **fields: Any) -> T:
 class Substitute(Rewriter):
     """Replaces variables by expressions and buffers by buffers."""
 
-    def __init__(
-        self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None
-    ) -> None:
+    def __init__(self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None) -> None:
         self.values = values
         self.buffers = buffers or {}
 

@@ -262,7 +262,8 @@ class State:
         return self.values[value] if not isinstance(value, int) else value
 
     def fixed_extent(self, var: Var) -> int | None:
-        return as_int(self.extents[var])
+        """The extent of a loop if it is a constant; None for what is no loop, too."""
+        return as_int(self.extents[var]) if var in self.extents else None
 
     def domain(self, key: Key) -> Domain:
         """The loops around a node."""

@@ -128,7 +128,7 @@ class Trace:
                 outputs = sch.run(new)
             if len(outputs) != len(old.outputs):
                 raise ScheduleError(
-                    f"instruction {n}, {primitive.op}: {len(outputs)} results, {len(old.outputs)} in the trace",
+                    f"{primitive.op}, instruction {n}: {len(outputs)} results, not {len(old.outputs)}",
                     help="replay on a program of the structure that the trace was made on",
                 )
             known.update(zip(old.outputs, outputs))
@@ -244,8 +244,10 @@ class Trace:
         return Trace(tuple(decode(n, row, known) for n, row in enumerate(rows)), workload=workload)
 
 
-UNPACKED = frozenset({"get_loops", "split", "loop_partition", "get_child_blocks", "get_producers", "get_consumers",
-                      "sample_perfect_tile", "sample_tile", "sample_partitioned_tile"})  # fmt: skip
+UNPACKED = frozenset(  # give a list, also of one
+    "get_loops split loop_partition get_child_blocks get_producers get_consumers "
+    "sample_perfect_tile sample_tile sample_partitioned_tile".split()
+)
 
 
 def hasattr_schedule(op: str) -> bool:

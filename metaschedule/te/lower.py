@@ -125,8 +125,7 @@ def reachable(inputs: list[Tensor], outputs: list[Tensor]) -> tuple[list[Stage],
                 elif id(t) not in known:
                     names = ", ".join(i.name for i in inputs) or "none"
                     raise ValueError(
-                        f"{stage.name} reads placeholder {t.name}, which is not among the inputs "
-                        f"({names})"
+                        f"{stage.name} reads placeholder {t.name}, which is not among the inputs ({names})"
                     )
 
     for t in outputs:

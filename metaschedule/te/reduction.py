@@ -69,9 +69,7 @@ class Reducer:
         dtypes = [value.dtype for value in reduction.values]
         return self._typed("identity", self.identity(*dtypes), reduction)
 
-    def combined(
-        self, reduction: Reduction, left: Sequence[Expr], right: Sequence[Expr]
-    ) -> tuple[Expr, ...]:
+    def combined(self, reduction: Reduction, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
         if reduction.several:
             result = self.combine(tuple(left), tuple(right))
         else:
@@ -83,8 +81,7 @@ class Reducer:
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(reduction.values):
             raise ValueError(
-                f"{self.name}: {what} must give {len(reduction.values)} value(s), "
-                f"gave {len(results)}"
+                f"{self.name}: {what} must give {len(reduction.values)} value(s), gave {len(results)}"
             )
         typed: list[Expr] = []
         for item, value in zip(results, reduction.values, strict=True):

@@ -85,9 +85,7 @@ def compute(
     return tensors if several else tensors[0]
 
 
-def index_names(
-    f: Callable[..., Any], count: int, axes: Sequence[str] | None, name: str
-) -> list[str]:
+def index_names(f: Callable[..., Any], count: int, axes: Sequence[str] | None, name: str) -> list[str]:
     """Names of the indices: `axes`, else the function's parameters."""
     if axes is not None:
         if len(axes) != count:
@@ -148,10 +146,7 @@ def make_stage(
 
 def add_tensors(stage: Stage, names: list[str]) -> tuple[Tensor, ...]:
     stage.tensors = tuple(
-        [
-            Tensor(n, stage.shape, v.dtype, stage=stage)
-            for n, v in zip(names, stage.values, strict=True)
-        ]
+        [Tensor(n, stage.shape, v.dtype, stage=stage) for n, v in zip(names, stage.values, strict=True)]
     )
     return stage.tensors
 

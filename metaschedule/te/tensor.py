@@ -115,9 +115,7 @@ def dynamic(got: Any) -> str:
     return f", got {text}; dynamic shapes are not supported: make one program per shape"
 
 
-def placeholder(
-    shape: Any, dtype: str = "float32", name: str = "x", constant: bool = False
-) -> Tensor:
+def placeholder(shape: Any, dtype: str = "float32", name: str = "x", constant: bool = False) -> Tensor:
     """A parameter of the program; `constant` if its values are known at build time (weights).
 
     >>> placeholder((4, 8), name="A")

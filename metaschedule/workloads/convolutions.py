@@ -37,15 +37,12 @@ def names(spatial: int, rank: int, last: str = "c") -> list[str]:
 
 
 def kernel_axes(kernel: Sequence[int]) -> list[Expr]:
-    return [
-        te.reduce_axis(n, name=f"r{d}") for n, d in zip(kernel, SPATIAL[len(kernel)], strict=True)
-    ]
+    return [te.reduce_axis(n, name=f"r{d}") for n, d in zip(kernel, SPATIAL[len(kernel)], strict=True)]
 
 
 def out_extents(x: Tensor, kernel: Sequence[int], s: int, p: int, dilation: int) -> list[int]:
     extents = [
-        (n + 2 * p - dilation * (k - 1) - 1) // s + 1
-        for n, k in zip(x.shape[1:], kernel, strict=False)
+        (n + 2 * p - dilation * (k - 1) - 1) // s + 1 for n, k in zip(x.shape[1:], kernel, strict=False)
     ]
     if any(n < 1 for n in extents):
         raise ValueError(
@@ -97,9 +94,7 @@ def c2d(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype:
     return te.program([x, weight], [y], name="C2D")
 
 
-def c3d(
-    n: int, d: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str
-) -> Program:
+def c3d(n: int, d: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str) -> Program:
     """3-D convolution: X(n, d, h, w, ci), W(k, k, k, ci, co)."""
     x, weight, y = convolution((d, h, w), n, ci, co, k, s, p, dtype=dtype)
     return te.program([x, weight], [y], name="C3D")
@@ -113,9 +108,7 @@ def dil(
     return te.program([x, weight], [y], name="DIL")
 
 
-def grp(
-    n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, groups: int, dtype: str
-) -> Program:
+def grp(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, groups: int, dtype: str) -> Program:
     """Grouped 2-D convolution: X(n, h, w, ci), W(k, k, ci/groups, co)."""
     x, weight, y = convolution((h, w), n, ci, co, k, s, p, groups=groups, dtype=dtype)
     return te.program([x, weight], [y], name="GRP")
@@ -129,9 +122,7 @@ def cbr(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype:
     )
     shape = conv.shape
     biased = te.compute(shape, lambda n, h, w, co: conv[n, h, w, co] + bias[co], name="bias_add")
-    normal = te.compute(
-        shape, lambda n, h, w, co: biased[n, h, w, co] * scale[co] + offset[co], name="bn"
-    )
+    normal = te.compute(shape, lambda n, h, w, co: biased[n, h, w, co] * scale[co] + offset[co], name="bn")
     y = te.compute(shape, lambda n, h, w, co: te.maximum(normal[n, h, w, co], 0), name="relu")
     return te.program([x, weight, bias, scale, offset], [y], name="CBR")
 
@@ -145,9 +136,7 @@ def dep(n: int, h: int, w: int, c: int, k: int, s: int, p: int, dtype: str) -> P
     rh, rw = kernel_axes((k, k))
     y = te.compute(
         (n, *out, c),
-        lambda n, h, w, c: te.sum(
-            padded[n, h * s + rh, w * s + rw, c] * weight[rh, rw, c], axis=[rh, rw]
-        ),
+        lambda n, h, w, c: te.sum(padded[n, h * s + rh, w * s + rw, c] * weight[rh, rw, c], axis=[rh, rw]),
         name="depthwise",
     )
     return te.program([x, weight], [y], name="DEP")
@@ -189,9 +178,7 @@ def t2d(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype:
     return te.program([x, weight], [y], name="T2D")
 
 
-def cap(
-    n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, cap: int, dtype: str
-) -> Program:
+def cap(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, cap: int, dtype: str) -> Program:
     """Convolution of cap x cap matrices: X(n, h, w, cap, cap, ci), W(k, k, cap, cap, ci, co)."""
     x = te.placeholder((n, h, w, cap, cap, ci), dtype, name="X")
     weight = te.placeholder((k, k, cap, cap, ci, co), dtype, name="W")

@@ -14,9 +14,7 @@ def gmm(b: int, n: int, m: int, k: int, dtype: str) -> Program:
     x = te.placeholder((b, n, k), dtype, name="X")
     y = te.placeholder((b, k, m), dtype, name="Y")
     r = te.reduce_axis(k, name="k")
-    z = te.compute(
-        (b, n, m), lambda b, i, j: te.sum(x[b, i, r] * y[b, r, j], axis=r), name="matmul"
-    )
+    z = te.compute((b, n, m), lambda b, i, j: te.sum(x[b, i, r] * y[b, r, j], axis=r), name="matmul")
     return te.program([x, y], [z], name="GMM")
 
 
@@ -68,7 +66,5 @@ def fdense(m: int, n: int, k: int, dtype: str) -> Program:
     dense = te.compute((m, n), lambda i, j: te.sum(x[i, r] * w[r, j], axis=r), name="dense")
     y = te.compute((m, n), lambda i, j: dense[i, j] + bias[j], name="bias_add")
     root = 1 / math.sqrt(2)
-    gelu = te.compute(
-        (m, n), lambda i, j: y[i, j] * 0.5 * (1.0 + te.erf(y[i, j] * root)), name="gelu"
-    )
+    gelu = te.compute((m, n), lambda i, j: y[i, j] * 0.5 * (1.0 + te.erf(y[i, j] * root)), name="gelu")
     return te.program([x, w, bias], [gelu], name="FDENSE")

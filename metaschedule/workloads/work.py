@@ -62,9 +62,7 @@ def _in_expr(e: Expr) -> int:
     return sum(isinstance(x, counted) and is_float(x.dtype) for x in subexpressions(e))
 
 
-def _transposed(
-    n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str
-) -> int:
+def _transposed(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str) -> int:
     """Two per product of an input element and a weight that lands inside the output."""
 
     def landing(extent: int) -> int:

@@ -17,8 +17,7 @@ def integers(program: Program, rng: np.random.Generator) -> Arrays:
     """Small integers, with which sums and products are exact in any order."""
     low = {"uint8": 0, "bool": 0}
     return [
-        rng.integers(low.get(b.dtype, -4), 5, b.shape).astype(numpy_dtype(b.dtype))
-        for b in program.inputs
+        rng.integers(low.get(b.dtype, -4), 5, b.shape).astype(numpy_dtype(b.dtype)) for b in program.inputs
     ]
 
 

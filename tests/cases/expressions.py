@@ -30,9 +30,7 @@ def pooling_gradients(c: int = 16, h: int = 32) -> Program:
         ),
         name="of_max",
     )
-    of_mean = te.compute(
-        x.shape, lambda n, c, h, w: d_mean[n, c, h // 2, w // 2] * 0.25, name="of_mean"
-    )
+    of_mean = te.compute(x.shape, lambda n, c, h, w: d_mean[n, c, h // 2, w // 2] * 0.25, name="of_mean")
     return te.program([x, d_max, d_mean], [of_max, of_mean], name="pooling_gradients")
 
 
@@ -138,9 +136,7 @@ def weight_gradient(ci: int = 128, co: int = 128) -> Program:
     dy = te.placeholder((1, co, 7, 7), name="DY")
     padded = te.compute(
         (1, ci, 9, 9),
-        lambda n, c, h, w: te.select(
-            te.all_of(h >= 1, h < 8, w >= 1, w < 8), x[n, c, h - 1, w - 1], 0
-        ),
+        lambda n, c, h, w: te.select(te.all_of(h >= 1, h < 8, w >= 1, w < 8), x[n, c, h - 1, w - 1], 0),
         name="pad",
     )
     n, h, w = (te.reduce_axis(e, name=a) for e, a in ((1, "n"), (7, "h"), (7, "w")))
@@ -276,9 +272,7 @@ def sum_of_middle(n: int = 256) -> Program:
     """17799"""
     x = te.placeholder((n, n, n), name="X")
     k = te.reduce_axis(n)
-    return te.program(
-        [x], [te.compute((n, n), lambda i, j: te.sum(x[i, k, j], axis=k), name="sum")]
-    )
+    return te.program([x], [te.compute((n, n), lambda i, j: te.sum(x[i, k, j], axis=k), name="sum")])
 
 
 def three_maps(n: int = 1024) -> Program:
@@ -367,6 +361,4 @@ def linear_of_unknown_batch() -> Program:
     """17465: (n, 784) -> 128 with n unknown. Must be refused with a clear error."""
     x, w = te.placeholder((None, 784), name="X"), te.placeholder((128, 784), name="W")
     k = te.reduce_axis(784)
-    return te.program(
-        [x, w], [te.compute((x.shape[0], 128), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))]
-    )
+    return te.program([x, w], [te.compute((x.shape[0], 128), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))])

@@ -1,8 +1,8 @@
 """What every test of a primitive uses.
 
-`check(sch, program)` is the differential test and the round trip in one: the schedule's program is well formed,
-computes what the original does (interpreted and compiled), and its trace replays from JSON and from its own
-Python text to the same program and the same trace.
+`check(sch, program)` is the differential test and the round trip in one: the schedule's program is well
+formed, computes what the original does (interpreted and compiled), and its trace replays from JSON and from
+its own Python text to the same program and the same trace.
 """
 
 from __future__ import annotations

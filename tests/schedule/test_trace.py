@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -35,17 +36,18 @@ def sketch(program: Program, seed: int = 0) -> Schedule:
 
 def test_prints_as_python_that_runs_when_pasted() -> None:
     sch = sketch(matmul(), seed=1)
+    first, second, third = sch.trace.decisions.values()
     assert str(sch.trace) == (
         'b0 = sch.get_block("matmul")\n'
         "l0, l1, l2, l3 = sch.get_loops(block=b0)\n"
-        "v0, v1 = sch.sample_tile(loop=l1, n=2, max_innermost_factor=8, innermost_multiple=1, max_waste=0.25, "
-        f"decision={list(sch.trace.decisions.values())[0]})\n"
+        "v0, v1 = sch.sample_tile(loop=l1, n=2, max_innermost_factor=8, innermost_multiple=1, "
+        f"max_waste=0.25, decision={first})\n"
         "l4, l5 = sch.split(loop=l1, factors=[v0, v1])\n"
         "v2, v3 = sch.sample_perfect_tile(loop=l2, n=2, max_innermost_factor=8, "
-        f"decision={list(sch.trace.decisions.values())[1]})\n"
+        f"decision={second})\n"
         "l6, l7 = sch.split(loop=l2, factors=[v2, v3])\n"
         f"v4 = sch.sample_categorical(candidates=[2, 4], probabilities=[0.5, 0.5], "
-        f"decision={list(sch.trace.decisions.values())[2]})\n"
+        f"decision={third})\n"
         "l8, l9 = sch.split(loop=l3, factors=[None, v4])\n"
         "sch.reorder(l0, l4, l6, l8, l9, l5, l7)\n"
         "l10 = sch.fuse(l0, l4, l6)"
@@ -106,7 +108,11 @@ def test_same_seed_same_trace_in_another_process() -> None:
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": hashseed, "PATH": ""}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": hashseed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for hashseed in ("1", "2")
     }  # fmt: skip

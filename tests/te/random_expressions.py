@@ -111,9 +111,7 @@ class Builder(Reader):
             return [env[key] for key in keys]
 
         arrays = [a for _, a in self.inputs]
-        return RandomExpression(
-            program, arrays, reference, reference(*arrays), [2 * k.err for k in outputs]
-        )
+        return RandomExpression(program, arrays, reference, reference(*arrays), [2 * k.err for k in outputs])
 
     def add_input(self, n: int) -> None:
         shape = self.extents(self.number(0, 3), 200)
@@ -133,9 +131,7 @@ class Builder(Reader):
     # --- stages ---
 
     def add_stage(self, name: str) -> None:
-        kind = self.pick(
-            ("map", "reduce", "hoist", "pair", "both", "position", "custom", "triangle")
-        )
+        kind = self.pick(("map", "reduce", "hoist", "pair", "both", "position", "custom", "triangle"))
         spatial = self.extents(self.number(0, 3), 200)
         if kind in ("map", "pair"):
             values = [self.tree(spatial, 3) for _ in range(2 if kind == "pair" else 1)]
@@ -154,9 +150,7 @@ class Builder(Reader):
             self.finish(name, spatial, self.custom(value, spatial, axes))
         elif kind == "both":
             shared: list[Any] = []
-            pair = [
-                self.reduced(self.pick(("sum", "max")), value, spatial, axes, shared) for _ in "12"
-            ]
+            pair = [self.reduced(self.pick(("sum", "max")), value, spatial, axes, shared) for _ in "12"]
             self.finish(name, spatial, pair)
         else:
             total = self.reduced(self.pick(("sum", "max", "min", "prod")), value, spatial, axes)

@@ -219,12 +219,8 @@ def divide(op: str, a: Node, by: int) -> Node | None:
 
 def negate(a: Node) -> Node | None:
     if a.dtype == "bool":
-        return Node(
-            "bool", 0, 1, 0, lambda i: ~a.te(i), lambda env, mesh: np.logical_not(a.ref(env, mesh))
-        )
-    return typed(
-        a.dtype, -a.high, -a.low, a.err, lambda i: -a.te(i), lambda env, mesh: -a.ref(env, mesh)
-    )
+        return Node("bool", 0, 1, 0, lambda i: ~a.te(i), lambda env, mesh: np.logical_not(a.ref(env, mesh)))
+    return typed(a.dtype, -a.high, -a.low, a.err, lambda i: -a.te(i), lambda env, mesh: -a.ref(env, mesh))
 
 
 def halve(name: str, a: Node) -> Node | None:

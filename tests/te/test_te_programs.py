@@ -140,9 +140,7 @@ def test_a_tuple_is_computed_by_one_block() -> None:
 
 def test_reductions_over_the_same_axes_share_a_block() -> None:
     k = te.reduce_axis(7)
-    total, most = te.compute(
-        (5,), lambda i: (te.sum(X[i, k], axis=k), te.max(X[i, k], axis=k)), name="both"
-    )
+    total, most = te.compute((5,), lambda i: (te.sum(X[i, k], axis=k), te.max(X[i, k], axis=k)), name="both")
     program = te.program([X], [total, most])
     (block,) = blocks(program)
     assert isinstance(block.body[0], TupleStore)
@@ -207,9 +205,7 @@ def test_every_function_has_a_name(name: str) -> None:
 
 
 def test_conditions() -> None:
-    y = te.compute(
-        (5,), lambda i: te.select(te.any_of(te.all_of(i > 0, i < 3), [i == 4]), X[i, 0], 0)
-    )
+    y = te.compute((5,), lambda i: te.select(te.any_of(te.all_of(i > 0, i < 3), [i == 4]), X[i, 0], 0))
     want = np.where([False, True, True, False, True], ROWS[:, 0], 0)
     np.testing.assert_array_equal(run(te.program([X], [y]), ROWS), want)
 

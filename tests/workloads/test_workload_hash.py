@@ -114,9 +114,7 @@ def test_every_constant_counts(name: str) -> None:
     counter = ChangeConstant(-1)
     counter.program(program)
     assert counter.count > 0
-    variants: list[Program] = [
-        ChangeConstant(n).program(program) for n in range(0, counter.count, 7)
-    ]
+    variants: list[Program] = [ChangeConstant(n).program(program) for n in range(0, counter.count, 7)]
     found = {structural_hash(p) for p in variants}
     assert structural_hash(program) not in found
     assert len(found) == len(variants)

@@ -107,8 +107,6 @@ class Forms:
 
     def add_var(self, form: Form, var: Var, scale: int) -> bool:
         s = self.s
-        if var in s.extents and as_int(s.extents[var]) == 1:
-            return True  # it is 0
         if var is self.moving:
             extent = s.fixed_extent(var)
             add_term(form.moving, (1, math.inf if extent is None else extent), scale)

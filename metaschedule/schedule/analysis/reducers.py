@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...ir import (
@@ -41,13 +41,15 @@ OPERATORS = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or"})
 
 @dataclass(slots=True)
 class Reducer:
-    """`stores[n] = stores[n] op terms[n]`; starting from `identities` changes nothing. The two stores of an
+    """`stores[n] = stores[n] op terms[n]`, starting from `identities[n]`, which is what the `init` stores and
+    need not be `neutral[n]`, the value that the operation leaves others unchanged with. The two stores of an
     argmax or argmin are combined together; both have that as their op."""
 
     ops: tuple[str, ...]
     stores: tuple[Store, ...]
     terms: tuple[Expr, ...]
     identities: tuple[Expr, ...]
+    neutral: tuple[Expr, ...]
 
     def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
         """The values of two parts of the reduction put together."""
@@ -73,7 +75,8 @@ def _reducer(init: Body, body: Body) -> Reducer | None:
         if start.buffer is not update.buffer or not all(map(same_expr, start.indices, update.indices)):
             return None
     own = {u.buffer for u in found.stores}
-    return None if _loads_any([x.value for x in starts], own) else found
+    values = tuple([x.value for x in starts])
+    return None if _loads_any(values, own) else replace(found, identities=values)
 
 
 def find_update(block: Block) -> Reducer | None:
@@ -101,9 +104,9 @@ def _element_wise(updates: Sequence[Store]) -> Reducer | None:
     if any(p is None for p in pairs):
         return None
     known = [p for p in pairs if p is not None]
-    identities = [identity_of(op, term.dtype) for op, term in known]
+    neutral = tuple([identity_of(op, term.dtype) for op, term in known])
     ops, terms = zip(*known, strict=True)
-    return Reducer(tuple(ops), tuple(updates), tuple(terms), tuple(identities))
+    return Reducer(tuple(ops), tuple(updates), tuple(terms), neutral, neutral)
 
 
 def _position(updates: Sequence[Store]) -> Reducer | None:
@@ -120,7 +123,7 @@ def _position(updates: Sequence[Store]) -> Reducer | None:
         if all(same_expr(p.cond, keep) for p in picks):
             worst = identity_of("max" if better == ">" else "min", terms[0].dtype)
             last = identity_of("min", terms[1].dtype)  # a tie with any element is lost
-            return Reducer((op, op), tuple(updates), tuple(terms), (worst, last))
+            return Reducer((op, op), tuple(updates), tuple(terms), (worst, last), (worst, last))
     return None
 
 

@@ -153,7 +153,8 @@ class Bind(Primitive):
     def check_axis(self, s: State, loop: For) -> None:
         top: Key = loop.var
         for key in s.ancestors(loop.var):
-            if s.nodes[key] is not None and getattr(s.nodes[key], "kind", "") in GPU_AXES:
+            node = s.nodes[key]
+            if isinstance(node, For) and node.kind in GPU_AXES:
                 top = key
         for other in bound_loops(s, top):
             if other.kind != self.axis:

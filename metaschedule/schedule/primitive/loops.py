@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ScheduleError
-from ...ir import Const, Expr, For, Var, as_int, binary, const, free_vars
+from ...ir import Const, Expr, For, Load, Var, as_int, binary, const, free_vars, subexpressions
 from ..analysis.reordering import check_reorderable
 from ..state import Part, Split, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
@@ -46,6 +46,7 @@ class SplitLoop(Primitive):
     requires:  1. the loop is serial and not annotated
                2. factors are positive; at most one is None and is worked out, rounding up
                3. without None, their product is at least the extent
+               4. where the factors may not divide, no extent below reads memory at the loop's variable (CSR)
     The test is left out where the factors are numbers that divide the extent; with sampled factors it always
     stays, so that the structure does not depend on what was drawn (lowering drops it where it can).
     """
@@ -84,7 +85,22 @@ class SplitLoop(Primitive):
                 )
         extents = tuple(outer if n is None else const(n) for n in numbers)
         exact = extent is not None and known * (as_int(outer) or 0 if outer is not None else 1) == extent
-        return SplitPlan(loop, extents, sampled or not exact)  # pyright: ignore[reportArgumentType]
+        guarded = sampled or not exact
+        if guarded:
+            self.check_inner_extents(s, loop.var)
+        return SplitPlan(loop, extents, guarded)  # pyright: ignore[reportArgumentType]
+
+    def check_inner_extents(self, s: State, var: Var) -> None:
+        """The test guards blocks; an extent below that reads memory is evaluated before it."""
+        for below in s.statements_below(var):
+            if isinstance(below, Var) and any(isinstance(x, Load) for x in subexpressions(s.extents[below])):
+                used = {leaf for v in free_vars(s.extents[below]) for leaf in s.leaves(v)}
+                if var in used:
+                    raise ScheduleError(
+                        f"the extent of {below.name} reads memory at {var.name}, also past its end",
+                        marks={var: "to be split", below: f"its extent is {s.extents[below]}"},
+                        help="split by numbers that divide the extent",
+                    )
 
     def apply(self, s: State, plan: SplitPlan) -> tuple[Any, ...]:
         old = plan.loop.var

@@ -218,7 +218,7 @@ def partial_block(s: State, plan: FactorPlan, partials: list[Buffer]) -> Block:
     own = [Load(b, at) for b, at in zip(partials, where, strict=True)]
     results = reducer.combine(own, terms) if plan.others else tuple(terms)
     stores = [Store(b, at, value) for b, at, value in zip(partials, where, results, strict=True)]
-    starts = [Store(b, at, e) for b, at, e in zip(partials, where, reducer.identities, strict=True)]
+    starts = [Store(b, at, e) for b, at, e in zip(partials, where, reducer.neutral, strict=True)]
     loaded = {x.buffer for t in terms for x in subexpressions(t) if isinstance(x, Load)}
     return Block(
         block.name + "_rf",

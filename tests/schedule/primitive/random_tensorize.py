@@ -1,4 +1,4 @@
-"""A plausible random use of tensorize: a dot product of two terms, on a reduction that is a sum of products."""
+"""A plausible random use of tensorize: a dot product of two terms, in a sum of products."""
 
 from __future__ import annotations
 

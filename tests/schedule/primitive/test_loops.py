@@ -8,6 +8,7 @@ import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import Program
 from metaschedule.schedule import Schedule
+from tests.cases.programs import CASES
 from tests.schedule.checks import check
 
 
@@ -64,7 +65,9 @@ def test_split_of_a_split_keeps_rows_apart() -> None:
     check(sch, program)
 
 
-@pytest.mark.parametrize("factors", [[None, 1], [13, 1], [1, 13], [None, 13], [None, 100], [2, None, 3], [None]])
+@pytest.mark.parametrize(
+    "factors", [[None, 1], [13, 1], [1, 13], [None, 13], [None, 100], [2, None, 3], [None]]
+)
 def test_split_same_results(factors: list[int | None]) -> None:
     program = scale()
     sch = Schedule(program)
@@ -120,6 +123,13 @@ def test_split_refuses_a_loop_that_is_gone() -> None:
     sch.split(i, [None, 4])
     with pytest.raises(ms.ScheduleError, match="it was split into i_0, i_1: use those handles"):
         sch.split(i, [None, 4])
+
+
+def test_split_refuses_tails_around_extents_that_read_memory() -> None:
+    sch = Schedule(CASES["12929"].small_program())
+    outer = loops_of(sch, "product")[0]
+    with pytest.raises(ms.ScheduleError, match="reads memory at i, also past its end"):
+        sch.split(outer, [None, 2])
 
 
 def test_fuse_golden() -> None:

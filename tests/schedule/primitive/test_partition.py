@@ -424,6 +424,13 @@ def test_merge_same_of_fused_loops() -> None:
     check(sch, program)
 
 
+def test_merge_same_of_unit_loops() -> None:
+    program = chain(1, 4)
+    sch = Schedule(program)
+    sch.merge(loops_of(sch, "B")[0], loops_of(sch, "C")[0])
+    check(sch, program)
+
+
 def test_merge_same_of_tiles() -> None:
     program = chain(5, 7)
     sch = Schedule(program)
