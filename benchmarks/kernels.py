@@ -57,51 +57,45 @@ def matmul(A: T.Tensor(({n}, {k}), "float32"), B: T.Tensor(({k}, {m}), "float32"
 
 
 def matmul_packed(
-    n: int, m: int, k: int, rows: int = 6, lanes: int = 16, depth: int = 256, parts: int = 2, block: int = 43
+    n: int, m: int, k: int, rows: int = 6, lanes: int = 16, depth: int | None = None, parts: int = 2
 ) -> str:
-    """A large one: B packed into panels once, A block by block (its rows are a power of two apart and would
-    crowd a few sets of the cache), C revisited by panels of k, the last tile of rows smaller."""
+    """A large one: B packed into panels, the last tile of rows smaller. With a `depth` below k, C is revisited
+    by panels of k."""
+    depth = depth or k
     part = math.ceil(n / parts)
-    blocks = math.ceil(part / (rows * block))
-    tile = f"(b0 * {block} + i0) * {rows} + i1 < {part}"
-    row, column = f"p * {part} + (b0 * {block} + i0) * {rows} + i1", f"j0 * {lanes} + j1"
+    tile = f"i0 * {rows} + i1 < {part}"
+    row, column = f"p * {part} + i0 * {rows} + i1", f"j0 * {lanes} + j1"
     return f"""
 @ms.program
 def matmul_packed(A: T.Tensor(({n}, {k}), "float32"), B: T.Tensor(({k}, {m}), "float32"),
                   C: T.Output(({n}, {m}), "float32")):
-    BP = T.alloc(({m // lanes}, {k}, {lanes}), "float32")
-    AP = T.alloc(({block}, {depth}, {rows}), "float32")
+    P = T.alloc(({m // lanes}, {k}, {lanes}), "float32")
     acc = T.alloc(({rows}, {lanes}), "float32", scope="local")
     for j0 in T.parallel({m // lanes}):
         for k0 in range({k}):
             for j1 in T.vectorized({lanes}):
-                BP[j0, k0, j1] = B[k0, j0 * {lanes} + j1]
+                P[j0, k0, j1] = B[k0, j0 * {lanes} + j1]
     for p in T.parallel({parts}):
-        for k0, b0 in T.grid({k // depth}, {blocks}):
-            for i0, k1 in T.grid({block}, {depth}):
-                for i1 in T.unrolled({rows}):
-                    if {tile}:
-                        AP[i0, k1, i1] = A[{row}, k0 * {depth} + k1]
-            for j0, i0 in T.grid({m // lanes}, {block}):
-                if k0 == 0:
-                    for i1 in T.unrolled({rows}):
-                        for j1 in T.vectorized({lanes}):
-                            if {tile}:
-                                acc[i1, j1] = 0.0
-                else:
-                    for i1 in T.unrolled({rows}):
-                        for j1 in T.vectorized({lanes}):
-                            if {tile}:
-                                acc[i1, j1] = C[{row}, {column}]
-                for k1 in range({depth}):
-                    for i1 in T.unrolled({rows}):
-                        for j1 in T.vectorized({lanes}):
-                            if {tile}:
-                                acc[i1, j1] += AP[i0, k1, i1] * BP[j0, k0 * {depth} + k1, j1]
+        for k0, j0, i0 in T.grid({k // depth}, {m // lanes}, {math.ceil(part / rows)}):
+            if k0 == 0:
                 for i1 in T.unrolled({rows}):
                     for j1 in T.vectorized({lanes}):
                         if {tile}:
-                            C[{row}, {column}] = acc[i1, j1]
+                            acc[i1, j1] = 0.0
+            else:
+                for i1 in T.unrolled({rows}):
+                    for j1 in T.vectorized({lanes}):
+                        if {tile}:
+                            acc[i1, j1] = C[{row}, {column}]
+            for k1 in range({depth}):
+                for i1 in T.unrolled({rows}):
+                    for j1 in T.vectorized({lanes}):
+                        if {tile}:
+                            acc[i1, j1] += A[{row}, k0 * {depth} + k1] * P[j0, k0 * {depth} + k1, j1]
+            for i1 in T.unrolled({rows}):
+                for j1 in T.vectorized({lanes}):
+                    if {tile}:
+                        C[{row}, {column}] = acc[i1, j1]
 """
 
 

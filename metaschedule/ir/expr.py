@@ -247,8 +247,7 @@ class Load(Expr):
 def const(value: bool | int | float | np.generic, dtype: str | None = None) -> Const:
     """A constant; a NumPy scalar brings its dtype, a Python number takes `literal_dtype`'s."""
     if isinstance(value, np.generic):
-        dtype = dtype or check_dtype(value.dtype)
-        value = value.item()
+        return const(value.item(), dtype or check_dtype(value.dtype))
     dtype = literal_dtype(value, None) if dtype is None else check_dtype(dtype)
     if dtype == "bool":
         if value not in (False, True):

@@ -245,8 +245,17 @@ class Trace:
 
 
 UNPACKED = frozenset(  # give a list, also of one
-    "get_loops split loop_partition get_child_blocks get_producers get_consumers "
-    "sample_perfect_tile sample_tile sample_partitioned_tile".split()
+    [
+        "get_loops",
+        "split",
+        "loop_partition",
+        "get_child_blocks",
+        "get_producers",
+        "get_consumers",
+        "sample_perfect_tile",
+        "sample_tile",
+        "sample_partitioned_tile",
+    ]
 )
 
 

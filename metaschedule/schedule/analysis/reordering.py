@@ -31,6 +31,7 @@ from ...ir import (
     walk,
 )
 from ..state import State
+from .dependence import carried
 from .instances import check_once, leaves_by_kind
 from .reducers import find_reducer, find_update
 
@@ -47,6 +48,31 @@ def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:
                 help="put it in a block",
             )
         check_block(s, s.nodes[child], before, after)
+    below = [s.nodes[name] for name in s.blocks_below(before[-1])]
+    if len(below) > 1 and share_written(below):
+        check_between_blocks(s, before, after)
+
+
+def share_written(blocks: list[Block]) -> bool:
+    """Whether a block touches what another one writes."""
+    return any(
+        w.buffer is r.buffer
+        for one in blocks
+        for w in one.writes
+        for other in blocks
+        if other is not one
+        for r in (*other.reads, *other.writes)
+    )
+
+
+def check_between_blocks(s: State, before: list[Var], after: list[Var]) -> None:
+    """Blocks that pass values to each other must do so within one iteration of the loops that move."""
+    for var, place in zip(before, after, strict=True):
+        if var is not place and (why := carried(s, var)) is not None:
+            raise ScheduleError(
+                f"blocks below may pass values between iterations of {var.name}: {why}",
+                marks={var: "its place would change"},
+            )
 
 
 def check_block(s: State, block: Block, before: list[Var], after: list[Var]) -> None:

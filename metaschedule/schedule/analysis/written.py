@@ -228,8 +228,8 @@ def runs_once_per_point(s: State, block: Block, loops: Sequence[Var]) -> bool:
         known = definition_closure(s, roots)
         parts = [d for v in known if isinstance(d := s.definitions.get(v), Part)]
         if (
-            all(as_int(s.extents[v]) == n for v, n in zip(roots, extents, strict=True))
-            and all(v in known or as_int(s.extents[v]) == 1 for v in loops)
+            all(s.fixed_extent(v) == n for v, n in zip(roots, extents, strict=True))
+            and all(v in known or s.fixed_extent(v) == 1 for v in loops)
             and {leaf for v in roots for leaf in s.leaves(v)} <= {*loops}
             and all(digit in known for part in parts for digit in part.digits)
             and all(is_range_guard(s, c, known) for c in block.predicate)

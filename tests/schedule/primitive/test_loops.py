@@ -244,6 +244,27 @@ def last(A: T.Tensor((3, 4), "float32"), B: T.Output((1,), "float32")):
         sch.reorder(j, i)
 
 
+def test_reorder_refuses_values_passed_between_iterations() -> None:
+    program = ms.parse("""
+@ms.program
+def diagonal(A: T.Tensor((4, 4), "float32"), C: T.Output((4, 4), "float32")):
+    S = T.alloc((4, 4), "float32")
+    for i, j in T.grid(4, 4):
+        with T.block("S"):
+            v = T.spatial(4, i)
+            w = T.spatial(4, j)
+            S[v, w] = A[v, w] * 2.0
+        with T.block("C"):
+            v = T.spatial(4, i)
+            w = T.spatial(4, j)
+            C[v, w] = S[T.max(v - 1, 0), T.min(w + T.min(v, 1), 3)]
+""")
+    sch = Schedule(program)
+    i, j = loops_of(sch, "S")
+    with pytest.raises(ms.ScheduleError, match="may pass values between iterations of"):
+        sch.reorder(j, i)
+
+
 def test_reorder_refuses_loops_of_different_nests() -> None:
     sch = Schedule(ms.workloads.create("NRM", b=2, m=3, n=4))
     names = [k for k in sch.state.nodes if isinstance(k, str)]
