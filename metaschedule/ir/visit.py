@@ -32,9 +32,14 @@ def operands(e: Expr) -> tuple[Expr, ...]:
 
 def subexpressions(e: Expr) -> Iterator[Expr]:
     """`e` and everything inside it, outside first."""
-    yield e
-    for child in operands(e):
-        yield from subexpressions(child)
+    if isinstance(e, (Var, Const)):  # most often, and a replay asks thousands of times
+        yield e
+        return
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        yield x
+        stack += operands(x)[::-1]
 
 
 def bodies(s: Stmt) -> tuple[Body, ...]:
@@ -92,7 +97,9 @@ def blocks(node: Program | Stmt | Body) -> list[Block]:
 
 def free_vars(e: Expr) -> list[Var]:
     """The variables of an expression, each once, in order of appearance."""
-    return list(dict.fromkeys(x for x in subexpressions(e) if isinstance(x, Var)))
+    if isinstance(e, Var):
+        return [e]
+    return list(dict.fromkeys([x for x in subexpressions(e) if isinstance(x, Var)]))
 
 
 def map_operands(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
@@ -209,11 +216,16 @@ def _pair(p: tuple[Expr, Expr], f: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
 
 def changed(node: T, **fields: Any) -> T:
     """`node` with some fields replaced; `node` itself if they are what it has already."""
-    if all(getattr(node, name) is value for name, value in fields.items()):
+    if all([getattr(node, name) is value for name, value in fields.items()]):
         return node
     cls: Any = type(node)
-    current = {name: getattr(node, name) for name in cls.__dataclass_fields__}
-    return cls(**(current | fields))
+    if hasattr(cls, "__post_init__"):
+        current = {name: getattr(node, name) for name in cls.__dataclass_fields__}
+        return cls(**(current | fields))
+    new = cls.__new__(cls)
+    for name in cls.__slots__:
+        setattr(new, name, fields[name] if name in fields else getattr(node, name))
+    return new
 
 
 class Substitute(Rewriter):

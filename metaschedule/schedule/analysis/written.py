@@ -196,11 +196,10 @@ def written_box(s: State, block: Block, indices: Sequence[Expr], under: Key) -> 
 
 def ranges_of(values: list[Expr], loops: dict[Var, int]) -> list[tuple[Expr, int]] | None:
     """First value and number of values of each expression while `loops` run, if all combinations occur."""
-    simple = [v for v in values if type(v) is Var and v in loops]
-    if len(simple) == len({*simple}) and all(
-        type(v) is Var or isinstance(v, Const) or not any(x in loops for x in free_vars(v)) for v in values
-    ):
-        return [(ZERO, loops[v]) if type(v) is Var and v in loops else (v, 1) for v in values]
+    parts = [offset_and_loop(v, loops) for v in values]
+    moving = [part[1] for part in parts if part is not None and part[1] is not None]
+    if None not in parts and len(moving) == len({*moving}):
+        return [(start, 1 if var is None else loops[var]) for start, var in parts]  # pyright: ignore
     ranges: list[tuple[Expr, int]] = []
     offsets: list[Expr] = []
     for value in values:
@@ -216,6 +215,26 @@ def ranges_of(values: list[Expr], loops: dict[Var, int]) -> list[tuple[Expr, int
     if any(span != (0, count - 1) for span, (_, count) in zip(mapped.ranges, ranges, strict=True)):
         return None
     return ranges
+
+
+def offset_and_loop(value: Expr, loops: dict[Var, int]) -> tuple[Expr, Var | None] | None:
+    """`value` as something that stands still plus at most one loop; None if it is more than that."""
+    still: Expr = ZERO
+    moving: Var | None = None
+    addends = [value]
+    while addends:
+        e = addends.pop()
+        if isinstance(e, Var) and e in loops:
+            if moving is not None:
+                return None
+            moving = e
+        elif isinstance(e, Binary) and e.op == "+":
+            addends += (e.b, e.a)
+        elif any(v in loops for v in free_vars(e)):
+            return None
+        else:
+            still = still + e
+    return still, moving
 
 
 def runs_once_per_point(s: State, block: Block, loops: Sequence[Var]) -> bool:
