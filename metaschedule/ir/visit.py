@@ -216,7 +216,7 @@ def _pair(p: tuple[Expr, Expr], f: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
 
 def changed(node: T, **fields: Any) -> T:
     """`node` with some fields replaced; `node` itself if they are what it has already."""
-    if all([getattr(node, name) is value for name, value in fields.items()]):
+    if all(getattr(node, name) is value for name, value in fields.items()):
         return node
     cls: Any = type(node)
     if hasattr(cls, "__post_init__"):
