@@ -354,7 +354,13 @@ def test_places() -> None:
 
 
 def test_passes_in_order() -> None:
-    assert [name for name, _ in PASSES] == ["flatten", "simplify", "compact", "version_tails"]
+    assert [name for name, _ in PASSES] == [
+        "flatten",
+        "simplify",
+        "compact",
+        "version_tails",
+        "without_doubtful_loops",
+    ]
 
 
 @pytest.mark.parametrize("name", workloads.names())

@@ -381,3 +381,28 @@ def test_large_arrays_of_each_dtype_side_by_side() -> None:
     for i in range(3001):
         C[i] = T.select(B[i], T.cast(D[i], "float32"), T.cast(E[i * 9], "float32"))
     """))  # fmt: skip
+
+
+def test_strided_accumulator_of_a_parallel_loop_that_runs_again() -> None:
+    """Iterations of the parallel loop have elements of their own, two apart, whose boxes overlap."""
+    check(kernel("A[5, 4] -> C[4]", """
+    S = T.alloc((4,), "float32")
+    for k in range(5):
+        for i0 in T.parallel(2):
+            for i1 in range(2):
+                if k == 0:
+                    S[i1 * 2 + i0] = 0.0
+                S[i1 * 2 + i0] = S[i1 * 2 + i0] + A[k, i1 * 2 + i0]
+    for i in range(4):
+        C[i] = S[i]
+    """))  # fmt: skip
+    check(kernel("A[5, 4] -> C[4]", """
+    S = T.alloc((4,), "float32")
+    for k in range(5):
+        for i0 in T.parallel(2):
+            for i1 in range(2):
+                if k == 0:
+                    S[i1 * 2 + i0] = 0.0
+                S[i1 * 2 + i0] = S[i1 * 2 + i0] + A[k, i1 * 2 + i0]
+                C[i1 * 2 + i0] = S[i1 * 2 + i0]
+    """))  # fmt: skip

@@ -5,7 +5,7 @@
 >>> from metaschedule import workloads
 >>> from metaschedule.codegen.lower import steps
 >>> [name for name, program in steps(workloads.create("NRM", m=4, n=4))]
-['flatten', 'simplify', 'compact', 'version_tails']
+['flatten', 'simplify', 'compact', 'version_tails', 'without_doubtful_loops']
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...ir import Program, numpy_dtype
 from ...ir.dtypes import DTYPES
 from .compact import compact
 from .flatten import flatten
-from .places import Places, place
+from .places import Places, place, without_doubtful_loops
 from .simplify import simplify_program
 from .tails import version_tails
 
@@ -26,6 +26,7 @@ PASSES: tuple[tuple[str, Callable[[Program], Program]], ...] = (
     ("simplify", simplify_program),
     ("compact", compact),
     ("version_tails", version_tails),
+    ("without_doubtful_loops", without_doubtful_loops),
 )
 ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...ir import Buffer, For, Program, Stmt, While, free_vars
+from ...arith import iteration_map
+from ...ir import Body, Buffer, For, Program, Rewriter, Stmt, While, changed, free_vars, same_expr
 from .accesses import Access, accesses, common_loops
 from .compact import boxes_differ, touched, writes_first
 
@@ -88,9 +89,9 @@ def parallel_loop(group: list[Access]) -> For | None:
     return next((f for f in common_loops(group) if f.kind == "parallel"), None)
 
 
-def outlives(b: Buffer, uses: list[Access], loop: For) -> bool:
-    """Whether an iteration of a parallel loop may read what the same iteration wrote the last time the
-    loop ran. Each must then have a part of the buffer for itself."""
+def outlives(b: Buffer, uses: list[Access], loop: For) -> bool | None:
+    """Whether an iteration of a parallel loop may read what the same iteration wrote the last time the loop
+    ran. Each must then have elements of its own, or it is not known what was meant (None)."""
     path, loops = uses[0].path, uses[0].loops
     if not any(isinstance(s, (For, While)) for s in path[: path.index(loop)]):
         return False
@@ -99,7 +100,44 @@ def outlives(b: Buffer, uses: list[Access], loop: For) -> bool:
         return False
     box = touched(b, uses, depth)
     moving = {v for start, _ in box.ranges for v in free_vars(start)} | {loop.var}
-    return boxes_differ(box, tuple(f for f in loops[:depth] if f.var in moving))
+    around = tuple(f for f in loops[:depth] if f.var in moving)
+    return True if boxes_differ(box, around) or elements_differ(uses, loop) else None
+
+
+def elements_differ(uses: list[Access], loop: For) -> bool:
+    """Whether all accesses are to one place, and different iterations have different elements there."""
+    first = uses[0]
+    if not all(all(map(same_expr, a.indices, first.indices)) for a in uses):
+        return False
+    used = {v for index in first.indices for v in free_vars(index)}
+    extents = {f.var: n for f in first.loops if f.var in used and (n := f.fixed_extent) is not None}
+    if loop.var not in used or len(extents) != len(used):
+        return False
+    mapped = iteration_map(first.indices, extents)
+    return mapped is not None and mapped.injective
+
+
+def without_doubtful_loops(program: Program) -> Program:
+    """Parallel loops made serial where a buffer is used in a way that may carry values from one run of the
+    loop to the next, and may be scratch memory of an iteration as well."""
+    doubtful: set[Stmt] = set()
+    uses = accesses(program)
+    for b in program.allocs:
+        loop = parallel_loop(uses[b]) if b.data is None and b in uses else None
+        if loop is not None and outlives(b, uses[b], loop) is None:
+            doubtful.add(loop)
+    if not doubtful:
+        return program
+    return without_doubtful_loops(changed(program, body=_Serial(doubtful).body(program.body)))
+
+
+class _Serial(Rewriter):
+    def __init__(self, loops: set[Stmt]) -> None:
+        self.loops = loops
+
+    def stmt(self, s: Stmt) -> Stmt | Body:
+        new = super().stmt(s)
+        return changed(new, kind="serial") if s in self.loops else new
 
 
 def lifetime(group: list[Access], body: tuple[Stmt, ...], depth: int) -> tuple[int, int]:
