@@ -27,7 +27,6 @@ from .primitive.base import Handle, LoopRV, Primitive, mapped, primitive
 from .state import State
 
 Decision = Any
-ENUMERABLE = 100_000  # supports up to this size are listed
 
 
 class Distribution(Primitive):

@@ -19,7 +19,6 @@ class Function:
         self.lines: list[str] = []
         self.block = "entry"  # the label of the block being written: what a phi must name
         self.count = 0
-        self.terminated = False
 
     def text(self) -> str:
         return "\n".join([self.head, "entry:", *self.allocas, *self.lines, "}"])

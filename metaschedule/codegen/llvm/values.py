@@ -21,7 +21,6 @@ BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2,
     "int32": 4, "float32": 4, "int64": 8, "float64": 8,
 }  # fmt: skip
-NARROW_FLOATS = ("float16", "bfloat16")
 
 
 class Value(NamedTuple):

@@ -84,7 +84,3 @@ def guarded(cond: Expr, body: Body) -> Body:
     if isinstance(cond, Const):
         return body if cond.value else ()
     return (If(cond, body),)
-
-
-def has_blocks(program: Program) -> bool:
-    return any(isinstance(s, Block) for s in walk(program))

@@ -1,7 +1,7 @@
 """Which iterations and which statements depend on each other.
 
 `carried` says why the iterations of a loop may depend on each other, `crossing` why sibling loops may not
-become one, `must_keep_order` why two neighbours may not be swapped. Each gives None only if there is
+become one. Each gives None only if there is
 certainly no dependence, and otherwise a reason to print. All is decided from the signatures of blocks.
 
 For `carried`, a buffer written below the loop is fine if accesses meet within an iteration only
@@ -25,7 +25,7 @@ from ...ir import (
     subexpressions,
     walk,
 )
-from ..state import Key, State
+from ..state import State
 from .forms import Form, Forms, are_apart, never_ahead, same_iteration
 from .meeting import Access, by_map, meet_cheaply, touched_by
 from .reducers import find_reducer, reduction_term
@@ -214,23 +214,3 @@ def forms_by_access(
 ) -> list[tuple[Access, list[Form | None]]]:
     forms = Forms(s, loop, inner)
     return [(a, forms.region(a.region, a.values)) for a in group]
-
-
-def must_keep_order(s: State, first: Key, second: Key) -> str | None:
-    """Why two statements that follow one another (with all below them) may not be swapped; None if the order
-    certainly does not matter."""
-    one, other = touched_by(s, [first]), touched_by(s, [second])
-    if one.problem or other.problem:
-        return one.problem or other.problem
-    forms = Forms(s, None, [*one.loops, *other.loops])
-    for buffer in dict.fromkeys([*one.written(), *other.written()]):
-        if buffer in one.loaded or buffer in other.loaded:
-            return f"{buffer.name} is written, and an extent or a condition depends on it"
-        for a in one.of(buffer):
-            for b in other.of(buffer):
-                if (a.is_write or b.is_write) and not are_apart(
-                    forms.region(a.region, a.values), forms.region(b.region, b.values)
-                ):
-                    names = f"blocks {a.block.name!r} and {b.block.name!r}"
-                    return f"{names} may touch the same element of {buffer.name}"
-    return None
