@@ -22,16 +22,10 @@ from ...ir import (
     same_expr,
 )
 from ..state import Key, State
-from .accesses import (
-    Access,
-    accesses,
-    bound_plainly,
-    covers_domain,
-    describe,
-    shared_variables,
-    why_unsettled,
-)
-from .mirroring import Links, Mirror, are_parts, mirrored
+from .definitions import are_independent, is_definition_test, iteration, leaves_by_kind
+from .frame import Frame, Span
+from .instances import bound_plainly, covers_domain
+from .mirroring import Links, Mirror, mirrored
 from .moving import (
     Form,
     Move,
@@ -43,13 +37,11 @@ from .moving import (
     check_reduction,
     child_towards,
     is_below,
-    is_definition_test,
-    leaves_of,
     position,
     shifted,
 )
 from .reducers import find_reducer
-from .regions import Frame, Span, iteration
+from .touching import Access, accesses, shared_variables, touch, why_unsettled
 
 
 def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
@@ -89,20 +81,18 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
 
 def check_readers(s: State, events: list[Access], block: Block) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
-    mine = {r.buffer for r in block.writes}
-    pairs = zip(block.iters, block.bindings, strict=True)
-    reducing = leaves_of(s, [b for it, b in pairs if it.kind == "reduce"])
+    mine, reducing = touch(block).writes, leaves_by_kind(s, block)[1]
     place = next(n for n, e in enumerate(events) if e.key is block.name and not e.outside)
     for n, event in enumerate(events):
         if n != place and event.reads & mine:
             if n < place:
                 raise ScheduleError(
-                    f"{describe(event)} reads what block {block.name!r} stores, and runs before it",
+                    f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
                     marks={block.name: "stores it"},
                 )
             if reducing and reducing & shared_variables(s, event.key, block.name):
                 raise ScheduleError(
-                    f"{describe(event)} reads what block {block.name!r} stores before its reduction is done",
+                    f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
                     marks={block.name: "reduces"},
                 )
 
@@ -112,7 +102,7 @@ def find_producers(
 ) -> tuple[list[str], list[str]]:
     """The blocks below the loop that store what a block reads, and those in loops around that loop; others
     must be done before."""
-    sources = {r.buffer for r in block.reads}
+    sources = touch(block).reads
     branch = child_towards(s, loop, meeting)
     start = next((n for n, e in enumerate(events) if e.key is branch or is_below(s, e.key, branch)), 0)
     producers: list[str] = []
@@ -125,13 +115,13 @@ def find_producers(
         within = isinstance(event.key, str) and is_below(s, event.key, branch)
         if not within or event.outside:
             raise ScheduleError(
-                f"{describe(event)} stores what block {block.name!r} reads, and is not done by the loop over "
-                f"{loop.name}",
+                f"{event.describe()} stores what block {block.name!r} reads, and is not done by the loop "
+                f"over {loop.name}",
                 marks={loop: "would be read here"},
             )
         if s.scope(event.key) is not s.scope(loop):
             raise ScheduleError(
-                f"{describe(event)} stores what block {block.name!r} reads, and is inside of another block",
+                f"{event.describe()} stores what block {block.name!r} reads, and is inside of another block",
                 marks={event.key: "inside of a block"},
             )
         check_block(s, s.nodes[event.key])
@@ -140,7 +130,7 @@ def find_producers(
         around = loop if below else common(s, event.key, loop)
         if not below and position(s, event.key, around) > position(s, loop, around):
             raise ScheduleError(
-                f"{describe(event)} stores what block {block.name!r} reads, and runs after the loop over "
+                f"{event.describe()} stores what block {block.name!r} reads, and runs after the loop over "
                 f"{loop.name}",
                 marks={event.key: "later", loop: "earlier"},
             )
@@ -158,8 +148,7 @@ def check_settled(s: State, events: list[Access], event: Access, block: Block, p
     """Raises unless what a producer has stored by `place` is there for good."""
     producer: Block = s.nodes[event.key]
     around = shared_variables(s, event.key, place)
-    pairs = zip(producer.iters, producer.bindings, strict=True)
-    going_on = leaves_of(s, [b for it, b in pairs if it.kind == "reduce"]) & around
+    going_on = leaves_by_kind(s, producer)[1] & around
     if going_on:
         late = next(v for v in s.loops_around(producer.name) if v in going_on)
         raise ScheduleError(
@@ -279,12 +268,12 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
         if it.var in links:
             var, offset = links[it.var]
             other = box_of(frame, leader, theirs[var], sizes[var])
-            if other is not None:
-                other = Span(other.terms, other.offset + offset, other.extent, other.other)
-            same = span is not None and other is not None and span.is_within(other) and other.is_within(span)
+            other = None if other is None else other.moved(offset)
+            same = span is not None and other is not None
+            same = same and frame.is_within(span, other) and frame.is_within(other, span)
         else:
             same = span is not None
-            if span is not None and (span.terms or span.offset > 0 or span.offset + span.extent < size):
+            if span is not None and (span.terms or span.offset > 0 or span.end < size):
                 own[it.var] = span
         if not same:
             raise ScheduleError(
@@ -320,7 +309,7 @@ def fills_domain(frame: Frame, block: Block) -> bool:
         span = box_of(frame, block, binding, as_int(it.extent) or 0)
         if span is None or span.terms or span.offset > 0:
             return False
-        if span.offset + span.extent < (as_int(it.extent) or 0):
+        if span.end < (as_int(it.extent) or 0):
             return False
     return True
 
@@ -343,7 +332,7 @@ def check_independent(s: State, frame: Frame, block: Block) -> None:
 
 def check_disjoint(s: State, frame: Frame, block: Block) -> None:
     """Raises unless each iterator is a sum over variables of its own inside of a frame."""
-    seen: list[tuple[Var, set[Var]]] = []
+    ranging: list[Var] = []
     for binding in block.bindings:
         found = frame.linear(binding, {})
         if found is None:
@@ -351,14 +340,12 @@ def check_disjoint(s: State, frame: Frame, block: Block) -> None:
                 f"a binding of block {block.name!r} is not a sum over loops: {binding}",
                 marks={block.name: "bound to it"},
             )
-        seen += [(v, set(s.leaves(v)) - frame.outside) for v in found[0] if not frame.is_outer(v)]
-    for n, (var, leaves) in enumerate(seen):
-        for other, more in seen[:n]:
-            if leaves & more and not are_parts(s, var, other):
-                raise ScheduleError(
-                    f"two iterators of block {block.name!r} depend on one loop",
-                    marks={block.name: "its iterators are not independent"},
-                )
+        ranging += [v for v in found[0] if not frame.is_outer(v)]
+    if not are_independent(s, ranging):
+        raise ScheduleError(
+            f"two iterators of block {block.name!r} depend on one loop",
+            marks={block.name: "its iterators are not independent"},
+        )
 
 
 def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
@@ -391,10 +378,8 @@ def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror:
             if have is not None and not have.terms and have.offset <= 0 and have.extent >= size:
                 continue
             need = need_of(reader, start, extent, mine, mirror)
-            if have is not None and need is not None:
-                have = Span(have.terms, have.offset + offset, have.extent)
-                if need.is_within(have):
-                    continue
+            if have is not None and need is not None and frame.is_within(need, have.moved(offset)):
+                continue
             raise ScheduleError(
                 f"block {producer.name!r} has not stored all that block {block.name!r} reads by then",
                 marks={producer.name: f"stores part of {region.buffer.name}", loop: "in one iteration"},
@@ -440,9 +425,7 @@ def check_parallel(s: State, move: Move, leader: Block, meeting: Key) -> None:
     for var in (*s.loops_around(move.loop), move.loop):
         if s.nodes[var].kind in ("serial", "unrolled") or var in Frame(s, meeting).outside:
             continue
-        pairs = zip(block.iters, block.bindings, strict=True)
-        own = leaves_of(s, [b for it, b in pairs if it.kind == "spatial"])
-        if var not in own or not bound_plainly(s, leader):
+        if var not in leaves_by_kind(s, block)[0] or not bound_plainly(s, leader):
             raise ScheduleError(
                 f"iterations of the {s.nodes[var].kind} loop over {var.name} may store the same elements",
                 marks={var: "not serial", block.name: "would run in it"},

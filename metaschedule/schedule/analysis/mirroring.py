@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from ...errors import ScheduleError
 from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, free_vars, substitute
-from ..state import Part, Split, State
-from .moving import Move, is_definition_test
-from .regions import Frame, Span, iteration, plus, times
+from ..state import Part, Split
+from .definitions import are_independent, is_definition_test, iteration
+from .frame import Frame, Span, plus, times
+from .moving import Move
 
 Links = dict[Var, tuple[Var, int]]  # iterator of the consumer: (iterator of the producer, what is added)
 
@@ -27,7 +28,7 @@ class Mirror:
     units: bool  # whether loops of one iteration are made
     loops: dict[Var, int] = field(default_factory=dict)  # new ones with their extents, outermost first
     known: dict[Var, Expr] = field(default_factory=dict)  # images of variables
-    used: list[tuple[Var, set[Var]]] = field(default_factory=list)  # what was replaced, with its loops
+    used: list[Var] = field(default_factory=list)  # what was replaced
 
     def fresh(self, extent: int) -> Expr:
         if extent == 1 and not self.units:
@@ -99,15 +100,12 @@ class Mirror:
 
     def replaced(self, old: list[Var], extent: int) -> Expr:
         """A new loop for variables inside, which must not share loops with what was replaced before."""
-        s = self.frame.s
-        leaves = {leaf for v in old for leaf in s.leaves(v)}
-        for other, more in self.used:
-            if leaves & more and not (len(old) == 1 and are_parts(s, old[0], other)):
-                raise ScheduleError(
-                    f"two iterators of block {self.producer.name!r} depend on one loop",
-                    marks={self.producer.name: "its loops cannot be followed"},
-                )
-        self.used += [(v, leaves) for v in old]
+        self.used += old
+        if not are_independent(self.frame.s, self.used):
+            raise ScheduleError(
+                f"two iterators of block {self.producer.name!r} depend on one loop",
+                marks={self.producer.name: "its loops cannot be followed"},
+            )
         return self.fresh(extent)
 
 
@@ -167,11 +165,3 @@ def carried_tests(mirror: Mirror) -> list[Expr]:
             )
         found.append(image)
     return found
-
-
-def are_parts(s: State, a: Var, b: Var) -> bool:
-    """Whether two variables are different digits of one fused loop."""
-    one, two = s.definitions.get(a), s.definitions.get(b)
-    return (
-        isinstance(one, Part) and isinstance(two, Part) and one.whole is two.whole and one.index != two.index
-    )

@@ -10,7 +10,8 @@ from typing import Any
 
 from ...arith import Domain
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Expr, as_int
+from ...ir import Block, Buffer, as_int
+from ..analysis.frame import Span
 from ..analysis.written import Box, stored_indices, whole_box, written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
@@ -125,7 +126,7 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
             help=f"cache for {outer.name!r} as a whole",
         )
     domain = Domain({it.var: it.extent for it in outer.iters if not loads_any(it.extent)})
-    ranges: list[tuple[Expr, int, int | None]] = []
+    ranges: list[tuple[Span, int | None]] = []
     for (start, extent), size in zip(regions[0].ranges, buffer.shape, strict=True):
         count = as_int(extent)
         low, high = domain.bounds(start)
@@ -133,7 +134,8 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
             raise ScheduleError(
                 f"how much block {outer.name!r} reads of {buffer.name} is not a constant", marks=marks
             )
-        ranges.append((start, count, None if high is not None and high + count <= size else size))
+        limit = None if high is not None and high + count <= size else size
+        ranges.append((Span({}, 0, count, other=start), limit))
     return Box(ranges, [])
 
 

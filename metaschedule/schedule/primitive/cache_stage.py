@@ -29,10 +29,10 @@ from ...ir import (
     own_expressions,
     subexpressions,
     substitute,
-    walk,
 )
 from ...ir.buffer import SCOPES
-from ..analysis.written import ZERO, Box
+from ..analysis.touching import touch
+from ..analysis.written import Box
 from ..state import ROOT, Key, State
 
 ONE = Const(1, INDEX)
@@ -75,31 +75,9 @@ def loads_any(e: Expr) -> bool:
     return any(type(x) is Load for x in subexpressions(e))
 
 
-def stores_to(s: State, key: Key, buffer: Buffer) -> bool:
-    """Whether a node itself (a block with all that is in it) stores to a buffer."""
-    node = s.nodes[key]
-    if isinstance(node, Block):
-        return any(w.buffer is buffer for w in node.writes)
-    return not isinstance(node, For) and any(isinstance(x, Store) and x.buffer is buffer for x in walk(node))
-
-
-def reads_from(s: State, key: Key, buffer: Buffer) -> bool:
-    """Whether a node itself (a block with all that is in it) reads a buffer."""
-    node = s.nodes[key]
-    if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
-        return True
-    if isinstance(node, (Block, For)):
-        return any(loads_from(e, buffer) for e in own_expressions(node))
-    return any(loads_from(e, buffer) for x in walk(node) for e in own_expressions(x))
-
-
 def writers(s: State, buffer: Buffer) -> list[Key]:
     """The outermost blocks, and statements outside of blocks, that store to a buffer; in no special order."""
-    return [
-        key
-        for key, node in s.nodes.items()
-        if type(node) is not For and stores_to(s, key, buffer) and s.scope(key) is ROOT
-    ]
+    return [k for k, node in s.nodes.items() if buffer in touch(node).writes and s.scope(k) is ROOT]
 
 
 # --- places ---
@@ -160,7 +138,7 @@ def place_after(s: State, block: str, buffer: Buffer) -> tuple[Key, Key]:
     parent: Key = ROOT
     for step in path(s, ROOT, block):
         below = () if step is block else (step, *s.statements_below(step))
-        if not any(key is not block and reads_from(s, key, buffer) for key in below):
+        if not any([key is not block and touch(s.nodes[key]).reads_from(buffer) for key in below]):
             return parent, step
         parent = step
         check_descent(s, parent)
@@ -200,16 +178,12 @@ def identity_copy(name: str, box: Box, source: Buffer, target: Buffer) -> Copy:
 def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     """Enter the loops and the block of a copy; gives the outermost key and the block's. The caller puts it in
     its place."""
-    loops = [For(Var(f"ax{n}"), Const(count, INDEX), ()) for n, (_, count, _) in enumerate(copy.box.ranges)]
-    bindings = tuple(
-        [
-            loop.var if start is ZERO else binary("+", start, loop.var)
-            for loop, (start, _, _) in zip(loops, copy.box.ranges, strict=True)
-        ]
-    )
+    spans = [span for span, _ in copy.box.ranges]
+    loops = [For(Var(f"ax{n}"), Const(span.extent, INDEX), ()) for n, span in enumerate(spans)]
+    bindings = tuple([span.shifted(loop.var) for loop, span in zip(loops, spans, strict=True)])
     clips = [
         binary("<", b, const(limit))
-        for b, (_, _, limit) in zip(bindings, copy.box.ranges, strict=True)
+        for b, (_, limit) in zip(bindings, copy.box.ranges, strict=True)
         if limit is not None
     ]
     values = dict(zip(copy.over, bindings, strict=True))

@@ -32,10 +32,11 @@ from ...ir import (
     substitute,
 )
 from ..analysis.index_text import Spec, Texts, image_shape, index_map, index_texts, parameter_count
+from ..analysis.touching import touch
 from ..state import Key, State
 from .base import BlockRV, Primitive, Steps, primitive
 from .block_layout import ReorderBlockIterVar, TransformBlockLayout
-from .cache_stage import accessed_buffer, insert, owner_of, point, replace_buffer, stores_to
+from .cache_stage import accessed_buffer, insert, owner_of, point, replace_buffer
 
 Number = bool | int | float | str
 
@@ -124,7 +125,7 @@ class TransformLayout(Primitive):
 
 
 def writes_below(s: State, key: Key, buffer: Buffer) -> bool:
-    if stores_to(s, key, buffer):
+    if buffer in touch(s.nodes[key]).writes:
         return True
     return any(writes_below(s, child, buffer) for child in s.children[key])
 

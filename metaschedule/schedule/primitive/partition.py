@@ -29,7 +29,7 @@ from ...ir import (
     walk,
 )
 from ..analysis.dependence import crossing
-from ..analysis.forms import Forms
+from ..analysis.frame import Frame
 from ..state import Key, Part, Split, State
 from .base import ExprRV, LoopRV, Primitive, Steps, primitive
 from .loops import check_plain
@@ -220,10 +220,10 @@ class Piece(Substitute):
     def may_begin(self, node: Block) -> bool:
         """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is
         above 0 throughout."""
-        forms = Forms(self.s, self.old, self.below)
+        frame = Frame(self.s, self.s.parent[self.old], moving=self.old)
         whole = (1, float(self.s.fixed_extent(self.old) or 0))
         for it, binding in zip(node.iters, node.bindings, strict=True):
-            form = forms.expr(binding) if it.kind == "reduce" else None
+            form = frame.form(binding, {}) if it.kind == "reduce" else None
             if form is not None and form.low >= 0 and list(form.moving) == [whole]:
                 rises = all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items())
                 if rises and form.moving[whole] > 0:

@@ -18,17 +18,18 @@ from ...ir import (
     Var,
     changed,
 )
+from ..analysis.independence import check_independent
 from ..analysis.instances import (
     check_kinds_apart,
     check_not_empty,
     check_once,
     init_predicate,
 )
-from ..analysis.reordering import check_independent
+from ..analysis.touching import touch
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .epilogue import FuseReductionEpilogue
-from .nests import Copies, check_copied, insert, loaded_buffers, loops_from, touches
+from .nests import Copies, check_copied, insert, loaded_buffers, loops_from
 from .rfactor import RFactor
 
 
@@ -137,9 +138,9 @@ class DecomposeReduction(Primitive):
                     help=f"decompose at the loop over {var.name} or outside of it",
                 )
         plan = plan_init(s, block, chain)
-        written = {r.buffer for r in block.writes}
         for other in s.statements_below(loop.var):
-            if other is not block.name and touches(s, other, written):
+            touched = touch(s.nodes[other])
+            if other is not block.name and any(touched.uses(w.buffer) for w in block.writes):
                 name = f"block {other!r}" if isinstance(other, str) else "a loop or statement"
                 raise ScheduleError(
                     f"the result of block {block.name!r} is used by {name} in the same loop",

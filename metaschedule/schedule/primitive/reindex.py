@@ -126,10 +126,10 @@ class Reindex(Primitive):
             )
         guards: list[Expr] = []
         domain = Domain({it.var: n for it, n in zip(used, sizes, strict=True)})
-        for index, (start, count, limit) in zip(indices, cache.box.ranges, strict=True):
+        for index, (span, limit) in zip(indices, cache.box.ranges, strict=True):
             # Beyond the box nothing is written, so nothing is read either: leave that out.
-            first = as_int(start) or 0
-            end = first + count if limit is None else min(first + count, limit)
+            first = span.offset
+            end = span.end if limit is None else min(span.end, limit)
             low, high = domain.bounds(index)
             if low is None or low < first:
                 guards.append(binary(">=", index, first))

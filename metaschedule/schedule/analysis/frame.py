@@ -1,0 +1,417 @@
+"""Indices as sums over loops, seen from a place in the tree.
+
+`linear` reads an expression as a sum of variables, once. A `Frame` is a place: the loops around it are
+*outside* and stand still, the loops below are *inside* and range; in between there may be one loop that is
+*moving*. Variables that have a definition are kept whole where all their loops are on one side: then a tile
+whose loops were split again, fused or guarded is still one number, and nothing is expanded. A frame gives what
+an index covers as the loops inside range (`span`), and how it depends on the moving loop (`form`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ...arith import Domain, relax
+from ...ir import INDEX, Binary, Block, Const, Expr, Var, as_int, expr_key, free_vars, same_expr, substitute
+from ..state import ROOT, Key, Part, Split, State
+from .forms import Form
+from .touching import loads
+
+Sum = tuple[tuple[tuple[Expr, int], ...], int]  # variables, or what is not linear, with factors; a constant
+OUTSIDE, MOVING, INSIDE, MIXED = 1, 2, -1, 0
+
+
+def linear(e: Expr) -> Sum:
+    """An index as a sum."""
+    if type(e) is Var:
+        return ((e, 1),), 0
+    if type(e) is Const:
+        return (), int(e.value)
+    return _linear(e)
+
+
+@lru_cache(maxsize=8192)
+def _linear(e: Expr) -> Sum:
+    terms: dict[Expr, int] = {}
+    offset = _collect(e, 1, terms)
+    return tuple([(x, c) for x, c in terms.items() if c]), offset
+
+
+def _collect(e: Expr, factor: int, terms: dict[Expr, int]) -> int:
+    """Add `e * factor`; gives the constant part."""
+    if type(e) is Const:
+        return int(e.value) * factor
+    if type(e) is Binary:
+        if e.op == "+" or e.op == "-":
+            first = _collect(e.a, factor, terms)
+            return first + _collect(e.b, factor if e.op == "+" else -factor, terms)
+        if e.op == "*":
+            for a, b in ((e.a, e.b), (e.b, e.a)):
+                if type(b) is Const:
+                    return _collect(a, factor * int(b.value), terms)
+    terms[e] = terms.get(e, 0) + factor
+    return 0
+
+
+@dataclass(slots=True)
+class Span:
+    """`extent` values, from `other` + the sum of `terms` + `offset` on; of variables outside of a frame."""
+
+    terms: dict[Var, int]
+    offset: int
+    extent: int
+    other: Expr | None = None  # what is not linear
+    dense: bool = True  # whether all values in between are taken, for every value of the variables
+
+    @property
+    def start(self) -> Expr:
+        value: Expr | None = self.other
+        for var, factor in self.terms.items():
+            value = plus(value, times(var, factor))
+        return plus(value, self.offset)
+
+    @property
+    def is_fixed(self) -> bool:
+        return not self.terms and self.other is None
+
+    def shifted(self, by: Expr) -> Expr:
+        """`start + by`."""
+        return by if self.is_fixed and not self.offset else plus(self.start, by)
+
+    def moved(self, offset: int) -> Span:
+        return Span(self.terms, self.offset + offset, self.extent, self.other, self.dense)
+
+    @property
+    def end(self) -> int:
+        """`offset` of what comes after the last value."""
+        return self.offset + self.extent
+
+
+class Frame:
+    """A place: a loop, or the body of a block or of the program. With `moving`, a loop below the place."""
+
+    __slots__ = ("definitions", "forms", "key", "moving", "outside", "s", "sides")
+
+    def __init__(self, s: State, key: Key, moving: Var | None = None) -> None:
+        self.s, self.key, self.moving = s, key, moving
+        self.definitions = s.definitions
+        self.outside: set[Var] = set()
+        if not isinstance(key, str):
+            self.outside.update(s.loops_around(key))
+            if isinstance(key, Var):
+                self.outside.add(key)
+        self.sides: dict[Var, int] = {}
+        self.forms: dict[Expr, Form | None] = {}
+
+    # --- which side ---
+
+    def is_outer(self, var: Var) -> bool:
+        """Whether all of a variable is fixed here. An iterator of the block around is."""
+        return self.side(var) == OUTSIDE
+
+    def is_inner(self, var: Var) -> bool:
+        return self.side(var) == INSIDE
+
+    def side(self, var: Var) -> int:
+        """Where all loops of a variable are."""
+        found = self.sides.get(var)
+        if found is None:
+            known = self.definitions.get(var)
+            if known is None:
+                if var is self.moving:
+                    found = MOVING
+                else:
+                    found = OUTSIDE if var in self.outside or var not in self.s.nodes else INSIDE
+            elif type(known) is Part:
+                found = self.side(known.whole)
+            else:
+                below = {self.side(v) for v in known.digits}
+                found = below.pop() if len(below) == 1 else MIXED
+            self.sides[var] = found
+        return found
+
+    # --- sums ---
+
+    def linear(self, e: Expr, iters: Mapping[Var, Expr]) -> tuple[dict[Var, int], int] | None:
+        """`e`, with bindings for iterators, as a sum over variables that are each on one side; None if it is
+        none."""
+        found, offset = linear(e)
+        terms: dict[Var, int] = {}
+        for var, c in found:
+            bound = iters.get(var) if type(var) is Var else None
+            if bound is None:
+                if type(var) is not Var or not self.add(var, c, terms):
+                    return None
+                continue
+            more, start = linear(bound)
+            offset += c * start
+            for v, k in more:
+                if type(v) is not Var or not self.add(v, c * k, terms):
+                    return None
+        return ({v: c for v, c in terms.items() if c} if 0 in terms.values() else terms), offset
+
+    def add(self, var: Var, factor: int, terms: dict[Var, int]) -> bool:
+        known = self.definitions.get(var)
+        if known is None or self.side(var):
+            terms[var] = terms.get(var, 0) + factor
+            return True
+        if isinstance(known, Part):
+            return False
+        for digit in reversed(known.digits):
+            size = self.s.fixed_extent(digit)
+            if size is None or not self.add(digit, factor, terms):
+                return False
+            factor *= size
+        return True
+
+    # --- spans ---
+
+    def values(self, var: Var, block: Block | None) -> int | None:
+        """How many values from 0 on a variable takes, in the instances of a block that its tests let run."""
+        s = self.s
+        known = s.definitions.get(var)
+        tested = None if block is None or not block.predicate else limit_of(var, block)
+        if known is None:
+            extent = s.extents.get(var)
+            count = as_int(extent) if extent is not None else iterator_extent(s, self.key, var)
+            return count if tested is None or count is None else min(count, tested)
+        extent = s.fixed_extent(var)
+        if extent is None or tested is not None:
+            return tested
+        if isinstance(known, Part):
+            if known.index:
+                return extent
+            whole, stride = self.values(known.whole, block), stride_of(s, known)
+            return None if whole is None or not stride else -(-whole // stride)
+        reach = stride = 1
+        for digit in reversed(known.digits):
+            count, size = self.values(digit, block), s.fixed_extent(digit)
+            if count is None or size is None:
+                return None
+            # A digit without a test of its own may run over: the number then ends later.
+            reach += (max(count, 1) - 1) * stride
+            stride *= size
+        return reach
+
+    def span(self, start: Expr, extent: Expr, block: Block, iters: Mapping[Var, Expr], size: int) -> Span:
+        """What `start` (and `extent` values from there) covers as the loops inside range; all of the `size`
+        values that there are if not known."""
+        width = as_int(extent)
+        found = None if width is None else self.linear(start, iters)
+        if found is None or width is None:
+            return self.relaxed(start, extent, block, iters, size)
+        terms: dict[Var, int] = {}
+        inner: list[tuple[int, int]] = []
+        low, high = found[1], found[1] + width - 1
+        for var, c in found[0].items():
+            if self.is_outer(var):
+                terms[var] = c
+                continue
+            count = self.values(var, block)
+            if count is None:
+                return self.relaxed(start, extent, block, iters, size)
+            reach = c * (max(count, 1) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+            inner.append((abs(c), count))
+        return Span(terms, low, high - low + 1, dense=fills(inner, width))
+
+    def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Mapping[Var, Expr], size: int) -> Span:
+        """What is no sum, by the general analysis."""
+        s, whole = self.s, Span({}, 0, size, dense=False)
+        first, width = s.resolve(substitute(start, iters)), s.resolve(substitute(extent, iters))
+        outer, inner = Domain(), {}
+        for var in s.loops_around(block.name):
+            count = s.resolve(s.extents[var])
+            if loads(count):
+                return whole
+            if var in self.outside:
+                outer = outer.with_loop(var, count)
+            else:
+                inner[var] = count
+        if loads(first, width):
+            return whole
+        low, high = relax(first, inner, outer), relax(first + width - 1, inner, outer)
+        if low is None or high is None:
+            return whole
+        most = outer.bounds(high[0] + high[1] - low[0])[1]
+        if most is None:
+            return whole
+        number = as_int(low[0])
+        if number is not None:
+            return Span({}, number, max(most, 0), dense=False)
+        return Span({}, 0, max(most, 0), other=low[0], dense=False)
+
+    def bounds(self, span: Span) -> tuple[int | None, int | None]:
+        """Least and greatest first value as the loops outside range; None: not known."""
+        low = high = span.offset
+        for var, c in span.terms.items():
+            count = self.values(var, None)
+            if count is None:
+                return None, None
+            reach = c * (max(count, 1) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        if span.other is not None:
+            a, b = self.domain.bounds(span.other)
+            return None if a is None else low + a, None if b is None else high + b
+        return low, high
+
+    def same_start(self, a: Span, b: Span) -> bool:
+        """Whether two spans certainly start at one place, but for their offsets."""
+        if a.other is not b.other and (a.other is None or b.other is None or not same_expr(a.other, b.other)):
+            return False
+        return a.terms == b.terms or self.loops_of(a) == self.loops_of(b)
+
+    def loops_of(self, span: Span) -> dict[Any, int]:
+        form = Form(0)
+        for var, c in span.terms.items():
+            if not self.is_outer(var) or not self.add_to(form, var, c):
+                return {**span.terms}
+        return form.fixed
+
+    def is_within(self, span: Span, outer: Span) -> bool:
+        """Whether the values of a span are certainly all among those of another."""
+        return outer.offset <= span.offset and span.end <= outer.end and self.same_start(span, outer)
+
+    @property
+    def domain(self) -> Domain:
+        """The loops outside."""
+        if not isinstance(self.key, Var):
+            return Domain() if isinstance(self.key, str) else self.s.domain(self.key)
+        return self.s.domain(self.key).with_loop(self.key, self.s.resolve(self.s.extents[self.key]))
+
+    # --- forms ---
+
+    def form(self, start: Expr, iters: Mapping[Var, Expr], extent: Expr | None = None) -> Form | None:
+        """How an index (and `extent` values from there) depends on the moving loop; None if not known."""
+        plain = iters.get(start, start) if type(start) is Var else None
+        if plain is None:
+            form = self.form_of(start, iters)
+        else:
+            form = self.forms.get(plain)
+            if form is None and plain not in self.forms:
+                form = self.forms[plain] = self.form_of(plain, {})
+        if form is not None and extent is not None and (count := as_int(extent)) != 1:
+            return None if count is None else form.widened(count)
+        return form
+
+    def form_of(self, e: Expr, iters: Mapping[Var, Expr]) -> Form | None:
+        terms, offset = linear(e)
+        form = Form(offset)
+        for x, c in terms:
+            bound = iters.get(x) if type(x) is Var else None
+            if bound is None:
+                if (iters and type(x) is not Var) or not self.add_to(form, x, c):
+                    return None
+                continue
+            more, start = linear(bound)
+            form.add_constant(c * start)
+            for y, k in more:
+                if not self.add_to(form, y, c * k):
+                    return None
+        return form
+
+    def add_to(self, form: Form, e: Expr, factor: int) -> bool:
+        if type(e) is not Var:
+            return self.add_fixed(form, e, factor)
+        s, side, known = self.s, self.side(e), self.definitions.get(e)
+        if e is not self.moving and s.fixed_extent(e) == 1:
+            return True  # it is 0
+        if side == INSIDE:
+            extent = s.fixed_extent(e)
+            if extent is None:
+                return False
+            form.add_inner(e, factor, extent)
+            return True
+        if known is None:
+            if side == OUTSIDE:
+                form.add_fixed(e, factor)
+            else:
+                extent = s.fixed_extent(e)
+                form.add_moving((1, math.inf if extent is None else extent), factor)
+            return True
+        if isinstance(known, Split):
+            for digit in reversed(known.digits):
+                if not self.add_to(form, digit, factor):
+                    return False
+                extent = s.fixed_extent(digit)
+                if extent is None and digit is not known.digits[0]:
+                    return False
+                factor *= extent or 0
+            return True
+        if side == MOVING and alias(s, known.whole) is self.moving:
+            stride, extent = stride_of(s, known), s.fixed_extent(e)
+            if stride is None or extent is None:
+                return False
+            form.add_moving((stride, extent), factor)
+            return True
+        return side == OUTSIDE and self.add_fixed(form, e, factor)
+
+    def add_fixed(self, form: Form, e: Expr, factor: int) -> bool:
+        """Something that is not linear, of variables that stand still."""
+        if loads(e) or not all(map(self.is_outer, free_vars(e))):
+            return False
+        form.add_fixed(expr_key(self.s.resolve(e)), factor)
+        return True
+
+
+def alias(s: State, var: Var) -> Var:
+    """The loop that a variable is another name for (merged, or split into one), else itself."""
+    known = s.definitions.get(var)
+    while isinstance(known, Split) and len(known.digits) == 1:
+        var = known.digits[0]
+        known = s.definitions.get(var)
+    return var
+
+
+def stride_of(s: State, part: Part) -> int | None:
+    extents = [s.fixed_extent(d) for d in part.digits[part.index + 1 :]]
+    return None if None in extents else math.prod([n for n in extents if n is not None])
+
+
+def times(e: Expr, factor: int) -> Expr:
+    """`e * factor` as the operators build it, without looking at types."""
+    return e if factor == 1 else Binary("*", e, Const(factor, INDEX), INDEX)
+
+
+def plus(e: Expr | None, other: Expr | int) -> Expr:
+    """`e + other`, likewise; `other` if there is no `e`."""
+    if isinstance(other, int):
+        if e is None:
+            return Const(other, INDEX)
+        if other < 0:
+            return Binary("-", e, Const(-other, INDEX), INDEX)
+        return Binary("+", e, Const(other, INDEX), INDEX) if other else e
+    return other if e is None else Binary("+", e, other, INDEX)
+
+
+def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:
+    """Whether sums of (factor, number of values), and `width` values from each on, leave no holes."""
+    reach = width
+    for factor, count in sorted(terms):
+        if count > 1 and factor > reach:
+            return False
+        reach += factor * (max(count, 1) - 1)
+    return True
+
+
+def limit_of(var: Var, block: Block) -> int | None:
+    """What a block's predicate says a variable is less than: the test of a split that may not divide."""
+    for test in block.predicate:
+        if isinstance(test, Binary) and test.a is var and test.op == "<":
+            return as_int(test.b)
+    return None
+
+
+def iterator_extent(s: State, key: Key, var: Var) -> int | None:
+    """The extent of an iterator of a block around a place."""
+    around = [*([key] if isinstance(key, str) else []), *(s.ancestors(key) if key is not ROOT else ())]
+    for above in around:
+        if isinstance(above, str) and above is not ROOT:
+            for it in s.nodes[above].iters:
+                if it.var is var:
+                    return as_int(it.extent)
+    return None
