@@ -11,7 +11,7 @@ loop). `resolve` puts definitions in; `program` does so for the whole tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ class State:
     """What a schedule edits. Only `Schedule` makes one; primitives read and write it."""
 
     __slots__ = (
-        "allocs", "children", "counter", "definitions", "extents", "nodes", "original", "parent",
+        "allocs", "children", "counter", "definitions", "extents", "known_leaves", "nodes", "original", "parent",
         "printed", "values",
     )  # fmt: skip
 
@@ -73,6 +73,7 @@ class State:
         self.children: dict[Key, tuple[Key, ...]] = {}
         self.parent: dict[Key, Key] = {}
         self.definitions: dict[Var, Split | Part] = {}
+        self.known_leaves: dict[Var, tuple[Var, ...]] = {}
         self.extents: dict[Var, Expr] = {}  # of loops and of variables that have a definition
         self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
         self.counter = 0
@@ -87,6 +88,7 @@ class State:
         new.nodes, new.children = self.nodes.copy(), self.children.copy()
         new.parent, new.values = self.parent.copy(), self.values.copy()
         new.definitions, new.extents = self.definitions.copy(), self.extents.copy()
+        new.known_leaves = {}
         return new
 
     # --- from and to programs ---
@@ -181,51 +183,83 @@ class State:
         """`e` in terms of the loops that exist."""
         return _Resolve(self).expr(e)
 
-    def leaves(self, var: Var) -> Iterator[Var]:
+    def leaves(self, var: Var) -> tuple[Var, ...]:
         """The loops that a variable depends on."""
-        known = self.definitions.get(var)
-        if known is None:
-            yield var
-        else:
-            for below in known.digits if isinstance(known, Split) else (known.whole,):
-                yield from self.leaves(below)
+        found = self.known_leaves.get(var)
+        if found is None:
+            known = self.definitions.get(var)
+            if known is None:
+                found = (var,)
+            elif isinstance(known, Split):
+                found = tuple([leaf for digit in known.digits for leaf in self.leaves(digit)])
+            else:
+                found = self.leaves(known.whole)
+            self.known_leaves[var] = found
+        return found
+
+    def define(self, var: Var, definition: Split | Part) -> None:
+        """Say what a variable is whose loop is gone."""
+        self.definitions[var] = definition
+        self.known_leaves = {}
 
     # --- reading ---
 
-    def ancestors(self, key: Key) -> Iterator[Key]:
+    def ancestors(self, key: Key) -> list[Key]:
         """What encloses a node, from the inside out, without the root."""
-        key = self.parent[key]
+        parent, found = self.parent, list[Key]()
+        key = parent[key]
         while key is not ROOT:
-            yield key
-            key = self.parent[key]
+            found.append(key)
+            key = parent[key]
+        return found
 
     def loops_around(self, key: Key) -> list[Var]:
         """The loops around a node up to the enclosing block, outermost first."""
-        found: list[Var] = []
-        for above in self.ancestors(key):
-            if isinstance(above, str):
-                break
-            if isinstance(above, Var):
-                found.append(above)
-        return found[::-1]
+        parent, found = self.parent, list[Var]()
+        key = parent[key]
+        while type(key) is not str:
+            if type(key) is Var:
+                found.append(key)
+            key = parent[key]
+        found.reverse()
+        return found
 
     def scope(self, key: Key) -> str:
         """The block whose body a node is in; ROOT if none."""
-        return next((k for k in self.ancestors(key) if isinstance(k, str)), ROOT)
+        key = self.parent[key]
+        while not isinstance(key, str):
+            key = self.parent[key]
+        return key
+
+    def is_below(self, key: Key, above: Key) -> bool:
+        """Whether a node is somewhere inside of another."""
+        while key is not ROOT:
+            key = self.parent[key]
+            if key is above:
+                return True
+        return False
+
+    def meeting(self, a: Key, b: Key) -> Key:
+        """The innermost node around `a` that is `b` or around it."""
+        above = set(self.ancestors(a))
+        while b is not ROOT and b not in above:
+            b = self.parent[b]
+        return b
 
     def blocks_below(self, key: Key) -> list[str]:
         """The outermost blocks under a node, in program order."""
-        found: list[str] = []
-        for child in self.children[key]:
-            found += [child] if isinstance(child, str) else self.blocks_below(child)
-        return found
+        return [child for child in self.statements_below(key) if isinstance(child, str)]
 
-    def statements_below(self, key: Key) -> Iterator[Key]:
+    def statements_below(self, key: Key) -> list[Key]:
         """Everything under a node, in program order, not inside blocks."""
-        for child in self.children[key]:
-            yield child
-            if not isinstance(child, str):
-                yield from self.statements_below(child)
+        children, found = self.children, list[Key]()
+        waiting = list(reversed(children[key]))
+        while waiting:
+            child = waiting.pop()
+            found.append(child)
+            if type(child) is not str:
+                waiting += reversed(children[child])
+        return found
 
     def find_block(self, name: str) -> str | None:
         """The key of the block of that name."""
@@ -263,7 +297,8 @@ class State:
 
     def fixed_extent(self, var: Var) -> int | None:
         """The extent of a loop if it is a constant; None for what is no loop, too."""
-        return as_int(self.extents[var]) if var in self.extents else None
+        extent = self.extents.get(var)
+        return as_int(extent) if extent is not None else None
 
     def domain(self, key: Key) -> Domain:
         """The loops around a node."""

@@ -7,7 +7,7 @@ value below its extent whatever it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ...ir import Binary, Block, Expr, Var, as_int, free_vars
@@ -20,11 +20,21 @@ def iteration(block: Block) -> dict[Var, Expr]:
     return {it.var: binding for it, binding in zip(block.iters, block.bindings, strict=True)}
 
 
+def variables(e: Expr) -> Sequence[Var]:
+    """`free_vars`, worked out once per expression."""
+    return (e,) if type(e) is Var else _variables(e)
+
+
+@lru_cache(maxsize=8192)
+def _variables(e: Expr) -> Sequence[Var]:
+    return tuple(free_vars(e))
+
+
 def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
     """The loops that expressions depend on."""
     found: set[Var] = set()
     for e in exprs:
-        for v in (e,) if type(e) is Var else free_vars(e):
+        for v in variables(e):
             found.update(s.leaves(v))
     return found
 

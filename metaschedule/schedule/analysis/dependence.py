@@ -79,9 +79,8 @@ def is_private(s: State, loop: Var, buffer: Buffer, group: list[RegionAccess]) -
     scope = s.scope(loop)
     if not any(b is buffer for b in (s.nodes[scope].allocs if scope else s.allocs)):
         return False  # no intermediate
-    for key, node in s.nodes.items():
-        if touch(node).uses(buffer) and not any(above is loop for above in s.ancestors(key)):
-            return False
+    if any(touch(node).uses(buffer) and not s.is_below(key, loop) for key, node in s.nodes.items()):
+        return False
     for n, read in enumerate(group):
         if read.is_write:
             # A reduction reads its own result, unless it begins within the iteration.
@@ -100,8 +99,7 @@ def is_filled(s: State, write: RegionAccess, read: RegionAccess) -> bool:
     around both."""
     if write.block is read.block or s.children[write.block.name]:
         return False
-    above = {id(key) for key in s.ancestors(write.block.name)}
-    both = next(key for key in s.ancestors(read.block.name) if id(key) in above)
+    both = s.meeting(write.block.name, read.block.name)
     indices = stored_indices(write.block, write.region.buffer)
     box = None if indices is None else written_box(s, write.block, indices, both)
     return box is not None and holds_guards(s, box, read.block) and is_inside(Frame(s, both), read, box)

@@ -18,11 +18,10 @@ from ...ir import (
     as_int,
     changed,
     const,
-    free_vars,
     same_expr,
 )
 from ..state import Key, State
-from .definitions import are_independent, is_definition_test, iteration, leaves_by_kind
+from .definitions import are_independent, is_definition_test, iteration, leaves_by_kind, variables
 from .frame import Frame, Span
 from .instances import bound_plainly, covers_domain
 from .mirroring import Links, Mirror, mirrored
@@ -36,7 +35,6 @@ from .moving import (
     check_place,
     check_reduction,
     child_towards,
-    is_below,
     position,
     shifted,
 )
@@ -104,15 +102,15 @@ def find_producers(
     must be done before."""
     sources = touch(block).reads
     branch = child_towards(s, loop, meeting)
-    start = next((n for n, e in enumerate(events) if e.key is branch or is_below(s, e.key, branch)), 0)
+    start = next((n for n, e in enumerate(events) if e.key is branch or s.is_below(e.key, branch)), 0)
     producers: list[str] = []
     partial: list[str] = []
     for n, event in enumerate(events):
         if not event.writes & sources or event.key is block.name:
             continue
-        if n < start and not is_below(s, event.key, branch):
+        if n < start and not s.is_below(event.key, branch):
             continue
-        within = isinstance(event.key, str) and is_below(s, event.key, branch)
+        within = isinstance(event.key, str) and s.is_below(event.key, branch)
         if not within or event.outside:
             raise ScheduleError(
                 f"{event.describe()} stores what block {block.name!r} reads, and is not done by the loop "
@@ -125,9 +123,9 @@ def find_producers(
                 marks={event.key: "inside of a block"},
             )
         check_block(s, s.nodes[event.key])
-        below = is_below(s, event.key, loop)
+        below = s.is_below(event.key, loop)
         place = child_towards(s, event.key, loop) if below else loop
-        around = loop if below else common(s, event.key, loop)
+        around = loop if below else s.meeting(event.key, loop)
         if not below and position(s, event.key, around) > position(s, loop, around):
             raise ScheduleError(
                 f"{event.describe()} stores what block {block.name!r} reads, and runs after the loop over "
@@ -212,7 +210,7 @@ def find_links(frame: Frame, block: Block, producer: Block) -> Links:
     links: Links = {}
     for region, form in stored(frame.s, producer, block):
         for (start, extent), (var, offset) in zip(region.ranges, form, strict=True):
-            if var is None or all(frame.is_inner(v) for v in free_vars(bindings[var])):
+            if var is None or all(frame.is_inner(v) for v in variables(bindings[var])):
                 continue  # all of the dimension is there
             found = shifted(start) if as_int(extent) == 1 else None
             mine = None if found is None else found[0]
@@ -269,8 +267,7 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
             var, offset = links[it.var]
             other = box_of(frame, leader, theirs[var], sizes[var])
             other = None if other is None else other.moved(offset)
-            same = span is not None and other is not None
-            same = same and frame.is_within(span, other) and frame.is_within(other, span)
+            same = span is not None and other is not None and frame.is_same(span, other)
         else:
             same = span is not None
             if span is not None and (span.terms or span.offset > 0 or span.end < size):
@@ -355,7 +352,7 @@ def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
         size = as_int(block.iters[at].extent) or 0
         if (first is None or first <= 0) and (last is None or last >= size - 1):
             return
-    if is_definition_test(s, test) and all(frame.is_inner(v) for v in free_vars(test)):
+    if is_definition_test(s, test) and all(frame.is_inner(v) for v in variables(test)):
         return
     raise ScheduleError(
         f"block {block.name!r} runs under a condition: {test}", marks={block.name: "has a predicate"}
@@ -364,8 +361,8 @@ def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
 
 def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror: Mirror) -> None:
     """Raises unless a producer that does not lead has stored what a block (with its new bindings) reads."""
-    below = is_below(s, producer.name, loop)
-    frame = Frame(s, loop if below else common(s, producer.name, loop))
+    below = s.is_below(producer.name, loop)
+    frame = Frame(s, loop if below else s.meeting(producer.name, loop))
     reader = Frame(s, loop)
     check_independent_or_same(s, frame, block, producer)
     bindings, mine = iteration(producer), iteration(block)
@@ -384,12 +381,6 @@ def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror:
                 f"block {producer.name!r} has not stored all that block {block.name!r} reads by then",
                 marks={producer.name: f"stores part of {region.buffer.name}", loop: "in one iteration"},
             )
-
-
-def common(s: State, key: Key, loop: Var) -> Key:
-    """The innermost node around both."""
-    above = {id(k) for k in s.ancestors(key)}
-    return next(k for k in (loop, *s.ancestors(loop)) if id(k) in above)
 
 
 def check_independent_or_same(s: State, frame: Frame, block: Block, producer: Block) -> None:
@@ -440,8 +431,8 @@ def check_terms(s: State, move: Move, meeting: Key) -> None:
     extents = {v: s.fixed_extent(v) for v in loops} | {f.var: as_int(f.extent) for f in move.loops}
     bindings = [s.resolve(b) for b in block.bindings]
     pairs = list(zip(block.iters, bindings, strict=True))
-    spatial = {v for it, b in pairs if it.kind == "spatial" for v in free_vars(b)}
-    reducing = {v for it, b in pairs if it.kind == "reduce" for v in free_vars(b)}
+    spatial = {v for it, b in pairs if it.kind == "spatial" for v in variables(b)}
+    reducing = {v for it, b in pairs if it.kind == "reduce" for v in variables(b)}
     known = {v: n for v, n in extents.items() if n is not None}
     frame = Frame(s, move.loop)
     plain = all(

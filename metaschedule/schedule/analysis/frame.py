@@ -16,8 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 from ...arith import Domain, relax
-from ...ir import INDEX, Binary, Block, Const, Expr, Var, as_int, expr_key, free_vars, same_expr, substitute
+from ...ir import INDEX, Binary, Block, Const, Expr, Var, as_int, expr_key, same_expr, substitute
 from ..state import ROOT, Key, Part, Split, State
+from .definitions import variables
 from .forms import Form
 from .touching import loads
 
@@ -272,6 +273,9 @@ class Frame:
                 return {**span.terms}
         return form.fixed
 
+    def is_same(self, a: Span, b: Span) -> bool:
+        return a.offset == b.offset and a.extent == b.extent and self.same_start(a, b)
+
     def is_within(self, span: Span, outer: Span) -> bool:
         """Whether the values of a span are certainly all among those of another."""
         return outer.offset <= span.offset and span.end <= outer.end and self.same_start(span, outer)
@@ -352,7 +356,7 @@ class Frame:
 
     def add_fixed(self, form: Form, e: Expr, factor: int) -> bool:
         """Something that is not linear, of variables that stand still."""
-        if loads(e) or not all(map(self.is_outer, free_vars(e))):
+        if loads(e) or not all(map(self.is_outer, variables(e))):
             return False
         form.add_fixed(expr_key(self.s.resolve(e)), factor)
         return True

@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass, field
 
 from ...errors import ScheduleError
-from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, free_vars, substitute
+from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, substitute
 from ..state import Part, Split
-from .definitions import are_independent, is_definition_test, iteration
+from .definitions import are_independent, is_definition_test, iteration, variables
 from .frame import Frame, Span, plus, times
 from .moving import Move
 
@@ -41,7 +41,7 @@ class Mirror:
         """`e` with new loops."""
         if isinstance(e, Var):
             return self.variable(e)
-        return substitute(e, {var: self.variable(var) for var in free_vars(e)})
+        return substitute(e, {var: self.variable(var) for var in variables(e)})
 
     def variable(self, var: Var) -> Expr:
         found = self.known.get(var)
@@ -153,7 +153,7 @@ def carried_tests(mirror: Mirror) -> list[Expr]:
     found: list[Expr] = []
     for test in producer.predicate:
         if is_definition_test(frame.s, test):
-            (var,) = free_vars(test)
+            (var,) = variables(test)
             if frame.is_inner(var):
                 continue  # the variable has become one loop, or belongs to a reduction
         count = len(mirror.loops)

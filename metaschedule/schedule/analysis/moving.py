@@ -79,8 +79,7 @@ def take_away(s: State, key: Key) -> None:
 
 def check_place(s: State, block: Block, loop: Var) -> Key:
     """Raises unless a block can go below a loop at all; gives the innermost node around both."""
-    above = list(s.ancestors(block.name))
-    if any(key is loop for key in above):
+    if s.is_below(block.name, loop):
         raise ScheduleError(
             f"block {block.name!r} is inside of the loop over {loop.name} already",
             marks={loop: "this loop", block.name: "is around this block"},
@@ -90,13 +89,8 @@ def check_place(s: State, block: Block, loop: Var) -> Key:
             f"block {block.name!r} and the loop over {loop.name} are not in the same block",
             marks={loop: "another body", block.name: "than this one's"},
         )
-    around = {id(key) for key in above}
-    meeting: Key = ROOT
-    for key in (loop, *s.ancestors(loop)):
-        if id(key) in around:
-            meeting = key
-            break
-    for key in above:
+    meeting = s.meeting(block.name, loop)
+    for key in s.ancestors(block.name):
         if key is meeting:
             break
         if isinstance(s.nodes[key], If):
@@ -126,10 +120,6 @@ def position(s: State, key: Key, top: Key) -> int:
     """Where among the children of `top` a node is."""
     child = child_towards(s, key, top)
     return next(n for n, c in enumerate(s.children[top]) if c is child)
-
-
-def is_below(s: State, key: Key, loop: Key) -> bool:
-    return any(above is loop for above in s.ancestors(key))
 
 
 # --- the block ------------------------------------------------------------------------------------

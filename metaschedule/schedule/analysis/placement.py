@@ -21,7 +21,6 @@ from .moving import (
     check_place,
     check_reduction,
     instances,
-    is_below,
     position,
 )
 from .touching import Access, accesses, touch, why_sources_change
@@ -100,7 +99,7 @@ def check_consumers(s: State, events: list[Access], block: Block, loop: Var) -> 
         if event.key is block.name or not event.reads & mine:
             continue
         around = [event.key, *s.ancestors(event.key)]
-        if event.outside or not is_below(s, event.key, loop) or not any(k in known for k in around):
+        if event.outside or not s.is_below(event.key, loop) or not any(k in known for k in around):
             marks = {event.key: "reads it, too"} if isinstance(event.key, (str, Var)) else {}
             raise ScheduleError(
                 f"not everything that reads what block {block.name!r} stores is in a block below the loop "

@@ -25,9 +25,7 @@ class Touch:
 
     reads: Buffers
     writes: Buffers
-    loaded: (
-        Buffers  # by extents, conditions, bindings: outside of the bodies of blocks
-    )
+    loaded: Buffers  # by extents, conditions, bindings: outside of the bodies of blocks
 
     def reads_from(self, buffer: Buffer) -> bool:
         return buffer in self.reads or buffer in self.loaded
@@ -48,7 +46,8 @@ def touch(node: Stmt) -> Touch:
 def _touch(node: Stmt) -> Touch:
     if isinstance(node, Block):
         reads, writes = [frozenset([r.buffer for r in regions]) for regions in (node.reads, node.writes)]
-        return Touch(reads, writes, loaded_by(*own_expressions(node)))
+        extents = [it.extent for it in node.iters]
+        return Touch(reads, writes, loaded_by(*node.bindings, *node.predicate, *extents))
     if isinstance(node, For):
         return Touch(NONE, NONE, loaded_by(node.extent))
     reads = loaded_by(*[e for x in walk(node) for e in own_expressions(x)])
@@ -62,13 +61,14 @@ def loaded_by(*exprs: Expr) -> Buffers:
 
 def loads(*exprs: Expr) -> list[Load]:
     """The loads in expressions, outside first."""
-    found: list[Load] = []
-    for e in exprs:
+    waiting, found = list(reversed(exprs)), list[Load]()
+    while waiting:
+        e = waiting.pop()
         kind = type(e)
         if kind is not Var and kind is not Const:
             if type(e) is Load:
                 found.append(e)
-            found += loads(*operands(e))
+            waiting += reversed(operands(e))
     return found
 
 
@@ -109,14 +109,14 @@ def accesses(s: State, key: Key = ROOT) -> list[Access]:
 
 def shared_variables(s: State, a: Key, b: Key) -> set[Var]:
     """The loops around both nodes, and the iterators of blocks around both."""
-    above = {id(key) for key in s.ancestors(a)}
     found: set[Var] = set()
-    for key in s.ancestors(b):
-        if id(key) in above:
-            if isinstance(key, Var):
-                found.add(key)
-            elif isinstance(key, str):
-                found.update([it.var for it in s.nodes[key].iters])
+    key = s.meeting(a, s.parent[b])
+    while key is not ROOT:
+        if isinstance(key, Var):
+            found.add(key)
+        elif isinstance(key, str):
+            found.update([it.var for it in s.nodes[key].iters])
+        key = s.parent[key]
     return found
 
 

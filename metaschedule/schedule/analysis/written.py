@@ -24,13 +24,12 @@ from ...ir import (
     Var,
     as_int,
     expressions,
-    free_vars,
     same_expr,
     substitute,
     walk,
 )
 from ..state import ROOT, Key, State
-from .definitions import are_independent, consists_of, is_definition_test, iteration
+from .definitions import are_independent, consists_of, is_definition_test, iteration, variables
 from .frame import INSIDE, MIXED, OUTSIDE, Frame, Span, fills
 
 
@@ -94,12 +93,12 @@ def written_box(s: State, block: Block, indices: Sequence[Expr], under: Key) -> 
     frame, iters = Frame(s, under), iteration(block)
     limits: dict[Var, int] = {}  # by iterator
     guards: list[Expr] = []
-    known = consists_of(s, [v for b in block.bindings for v in free_vars(b)]) if block.predicate else set()
+    known = consists_of(s, [v for b in block.bindings for v in variables(b)]) if block.predicate else set()
     for test in block.predicate:
-        sides = {frame.side(v) for v in free_vars(test)}
+        sides = {frame.side(v) for v in variables(test)}
         if sides <= {OUTSIDE}:
             guards.append(s.resolve(test))
-        elif sides != {INSIDE} or not is_definition_test(s, test) or free_vars(test)[0] not in known:
+        elif sides != {INSIDE} or not is_definition_test(s, test) or variables(test)[0] not in known:
             clipped = clipped_iterator(iters, test)
             if clipped is None or not any(index is clipped[0] for index in indices):
                 return None
@@ -152,9 +151,9 @@ def mapped(frame: Frame, indices: Sequence[Expr], iters: dict[Var, Expr]) -> lis
     values: list[Expr] = []
     for index in indices:
         value = substitute(index, iters)
-        while mixed := [v for v in free_vars(value) if frame.side(v) == MIXED]:
+        while mixed := [v for v in variables(value) if frame.side(v) == MIXED]:
             value = substitute(value, {v: e for v in mixed if (e := s.definition(v)) is not None})
-        for var in free_vars(value):
+        for var in variables(value):
             if frame.is_inner(var):
                 extent = as_int(s.extents[var])
                 if not extent:

@@ -19,6 +19,7 @@ from .cache_stage import (
     accessed_buffer,
     add_copy,
     check_scope,
+    copy_buffer,
     identity_copy,
     insert,
     is_never_written,
@@ -101,7 +102,8 @@ class CacheRead(Primitive):
 
     def apply(self, s: State, plan: CachePlan) -> tuple[Any, ...]:
         old = plan.buffer
-        new = Buffer(f"{old.name}_{self.scope}", old.shape, old.dtype, self.scope)
+        s.counter += 1
+        new = copy_buffer(old, self.scope, s.counter)
         key, name = add_copy(s, identity_copy(new.name, plan.box, old, new))
         insert(s, plan.parent, plan.child, key, after=False)
         for user in plan.users:
@@ -238,7 +240,8 @@ class CacheWrite(Primitive):
 
     def apply(self, s: State, plan: CachePlan) -> tuple[Any, ...]:
         old = plan.buffer
-        new = Buffer(f"{old.name}_{self.scope}", old.shape, old.dtype, self.scope)
+        s.counter += 1
+        new = copy_buffer(old, self.scope, s.counter)
         redirect(s, plan.users[0], old, new)
         key, name = add_copy(s, identity_copy(new.name, plan.box, new, old))
         insert(s, plan.parent, plan.child, key, after=True)

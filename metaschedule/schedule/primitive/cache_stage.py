@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...errors import ScheduleError
 from ...ir import (
     INDEX,
     Block,
+    Body,
     Buffer,
     Const,
     Expr,
@@ -155,24 +157,45 @@ def insert(s: State, parent: Key, child: Key, new: Key, after: bool) -> None:
 # --- the copy ---
 
 
+@lru_cache(maxsize=4096)
+def copy_buffer(old: Buffer, scope: str, number: int) -> Buffer:
+    """A buffer for a copy: the same one whenever a state makes its `number`-th, so that replays share the
+    bodies that use it, and what is known of them."""
+    return Buffer(f"{old.name}_{scope}", old.shape, old.dtype, scope)
+
+
 @dataclass(slots=True)
 class Copy:
-    """`target[to] = source[at]` for the points of a box; `to` and `at` are over the variables `over`."""
+    """`target[to] = source[at]` for the points of a box; `to` and `at` are over the iterators."""
 
     name: str
-    extents: Sequence[int]  # of the iterators
+    iters: tuple[Iter, ...]
     box: Box
-    over: Sequence[Var]
     source: Buffer
-    at: Sequence[Expr]
+    at: tuple[Expr, ...]
     target: Buffer
-    to: Sequence[Expr]
-    guards: Sequence[Expr] = ()  # over `over`
+    to: tuple[Expr, ...]
+    guards: Sequence[Expr] = ()  # over the iterators
 
 
 def identity_copy(name: str, box: Box, source: Buffer, target: Buffer) -> Copy:
-    over = [Var(f"v{n}") for n in range(len(source.shape))]
-    return Copy(name, source.shape, box, over, source, over, target, over)
+    iters = points(source, target)
+    over = tuple([it.var for it in iters])
+    return Copy(name, iters, box, source, over, target, over)
+
+
+@lru_cache(maxsize=4096)
+def points(source: Buffer, target: Buffer) -> tuple[Iter, ...]:
+    """Iterators for a copy between two buffers."""
+    return tuple([Iter(Var(f"v{n}"), Const(size, INDEX)) for n, size in enumerate(source.shape)])
+
+
+@lru_cache(maxsize=4096)
+def assignment(
+    target: Buffer, to: tuple[Expr, ...], source: Buffer, at: tuple[Expr, ...]
+) -> tuple[tuple[Region, ...], tuple[Region, ...], Body]:
+    """The reads, writes and body of `target[to] = source[at]`."""
+    return (point(source, at),), (point(target, to),), (Store(target, to, Load(source, at)),)
 
 
 def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
@@ -186,17 +209,11 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
         for b, (_, limit) in zip(bindings, copy.box.ranges, strict=True)
         if limit is not None
     ]
-    values = dict(zip(copy.over, bindings, strict=True))
+    values = {it.var: binding for it, binding in zip(copy.iters, bindings, strict=True)}
+    tests = (*copy.box.guards, *clips, *[substitute(g, values) for g in copy.guards])
     name = s.fresh_block_name(copy.name)
-    s.nodes[name] = Block(
-        name,
-        tuple([Iter(v, Const(n, INDEX)) for v, n in zip(copy.over, copy.extents, strict=True)]),
-        bindings,
-        (point(copy.source, copy.at),),
-        (point(copy.target, copy.to),),
-        (Store(copy.target, tuple(copy.to), Load(copy.source, tuple(copy.at))),),
-        predicate=(*copy.box.guards, *clips, *[substitute(g, values) for g in copy.guards]),
-    )
+    signature_and_body = assignment(copy.target, copy.to, copy.source, copy.at)
+    s.nodes[name] = Block(name, copy.iters, bindings, *signature_and_body, predicate=tests)
     s.children[name] = ()
     return (s.nest(loops, [name]) if loops else name), name
 
@@ -210,16 +227,23 @@ def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
 
 def redirect(s: State, name: str, old: Buffer, new: Buffer) -> None:
     """Let a block, and everything in it, use another buffer; not its bindings, which are outside."""
-    swap = Substitute({}, {old: new})
     node: Block = s.nodes[name]
-    s.update(
-        name,
-        reads=tuple([Region(new, r.ranges) if r.buffer is old else r for r in node.reads]),
-        writes=tuple([Region(new, r.ranges) if r.buffer is old else r for r in node.writes]),
-        init=swap.body(node.init),
-        body=swap.body(node.body),
+    reads, writes, init, body = redirected(node.reads, node.writes, node.init, node.body, old, new)
+    s.update(name, reads=reads, writes=writes, init=init, body=body)
+    rewrite_below(s, name, Substitute({}, {old: new}))
+
+
+@lru_cache(maxsize=4096)
+def redirected(
+    reads: tuple[Region, ...], writes: tuple[Region, ...], init: Body, body: Body, old: Buffer, new: Buffer
+) -> tuple[tuple[Region, ...], tuple[Region, ...], Body, Body]:
+    swap = Substitute({}, {old: new})
+    return (
+        tuple([Region(new, r.ranges) if r.buffer is old else r for r in reads]),
+        tuple([Region(new, r.ranges) if r.buffer is old else r for r in writes]),
+        swap.body(init),
+        swap.body(body),
     )
-    rewrite_below(s, name, swap)
 
 
 def rewrite_below(s: State, key: Key, rewriter: Rewriter) -> None:

@@ -109,7 +109,7 @@ class SplitLoop(Primitive):
         loops = [For(v, e, ()) for v, e in zip(digits, plan.extents, strict=True)]
         s.replace(old, [digits[0]])
         s.nest(loops, body)
-        s.definitions[old] = Split(digits)
+        s.define(old, Split(digits))
         if plan.guarded:
             s.guard(digits[-1], binary("<", old, plan.loop.extent))
         return digits
@@ -161,7 +161,7 @@ class Fuse(Primitive):
             s.forget(var)
         s.nest([For(fused, extent, ())], body)
         for n, var in enumerate(digits):
-            s.definitions[var] = Part(fused, digits, n)
+            s.define(var, Part(fused, digits, n))
         return (fused,)
 
 

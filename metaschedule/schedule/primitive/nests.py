@@ -53,7 +53,7 @@ class Copies:
                 return var
             definition = Part(whole, known.digits, known.index)
         fresh = Var(var.name)
-        s.definitions[fresh] = definition
+        s.define(fresh, definition)
         s.extents[fresh] = self.expr(s.extents[var])
         return fresh
 

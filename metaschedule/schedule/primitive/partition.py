@@ -156,7 +156,7 @@ class Piece(Substitute):
         new = Var(var.name)
         self.s.extents[new] = self.expr(self.s.extents[var])
         if isinstance(definition, Split):
-            self.s.definitions[new] = Split(self.variables(definition.digits))
+            self.s.define(new, Split(self.variables(definition.digits)))
             return new
         # The parts of a fused loop know of each other: all get their names at once.
         names = tuple([new if d is var else Var(d.name) for d in definition.digits])
@@ -165,7 +165,7 @@ class Piece(Substitute):
         for n, (digit, name) in enumerate(zip(definition.digits, names, strict=True)):
             self.known[digit] = name
             self.s.extents[name] = self.expr(self.s.extents[digit])
-            self.s.definitions[name] = Part(whole, names, n)
+            self.s.define(name, Part(whole, names, n))
         return new
 
     def variables(self, old: tuple[Var, ...]) -> tuple[Var, ...]:
@@ -326,7 +326,7 @@ class Merge(Primitive):
             s.replace(loop.var, [])
         s.nest([For(merged, plan[0].extent, ())], body)
         for loop in plan:
-            s.definitions[loop.var] = Split((merged,))
+            s.define(loop.var, Split((merged,)))
         return (merged,)
 
 

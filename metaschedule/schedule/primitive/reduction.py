@@ -4,6 +4,7 @@ fuse_reduction_epilogue in `epilogue.py`."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ...errors import ScheduleError
@@ -13,6 +14,7 @@ from ...ir import (
     Expr,
     For,
     Iter,
+    Region,
     Stmt,
     Substitute,
     Var,
@@ -57,18 +59,27 @@ def plan_init(s: State, block: Block, inside: list[Var]) -> InitPlan:
 def init_block(s: State, plan: InitPlan, copies: Copies, name: str) -> Block:
     """The `init` as a block in the copied loops."""
     block = plan.block
-    pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
-    fresh = {it.var: Var(it.var.name) for it, _ in pairs}
+    iters, reads, writes, body = init_parts(block.iters, block.reads, block.writes, block.init)
+    bound = [b for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
+    bindings = tuple([copies.expr(b) for b in bound])
+    tests = tuple([copies.expr(c) for c in plan.predicate])
+    return Block(name, iters, bindings, reads, writes, body, predicate=tests)
+
+
+@lru_cache(maxsize=4096)  # replays then share the body, and what is known of it
+def init_parts(
+    iters: tuple[Iter, ...], reads: tuple[Region, ...], writes: tuple[Region, ...], init: Body
+) -> tuple[tuple[Iter, ...], tuple[Region, ...], tuple[Region, ...], Body]:
+    """The iterators, reads, writes and body of a block for an `init`."""
+    spatial = [it for it in iters if it.kind == "spatial"]
+    fresh = {it.var: Var(it.var.name) for it in spatial}
     sub = Substitute(fresh)
-    touched = loaded_buffers(block.init)
-    return Block(
-        name,
-        tuple([Iter(fresh[it.var], sub.expr(it.extent), it.kind) for it, _ in pairs]),
-        tuple([copies.expr(b) for _, b in pairs]),
-        tuple([sub.region(r) for r in block.reads if r.buffer in touched]),
-        tuple([sub.region(r) for r in block.writes]),
-        Renamed(fresh).body(block.init),
-        predicate=tuple([copies.expr(c) for c in plan.predicate]),
+    touched = loaded_buffers(init)
+    return (
+        tuple([Iter(fresh[it.var], sub.expr(it.extent), it.kind) for it in spatial]),
+        tuple([sub.region(r) for r in reads if r.buffer in touched]),
+        tuple([sub.region(r) for r in writes]),
+        Renamed(fresh).body(init),
     )
 
 
