@@ -24,6 +24,7 @@ LAYERS = [
     ["runtime"],
     ["codegen"],
     ["schedule"],
+    ["database"],
     ["build"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
