@@ -15,6 +15,7 @@ from pathlib import Path
 APPLICATION = 0x4D455441  # SQLite's application_id: "META"
 VERSION = 1  # of the tables, SQLite's user_version
 PATIENCE = 60.0  # seconds to wait for other writers
+LOOKS = 3  # at a file, before it is refused
 
 TABLES = """
 CREATE TABLE workloads (hash TEXT PRIMARY KEY, name TEXT NOT NULL, script TEXT NOT NULL);
@@ -47,6 +48,7 @@ MEANING = {
     sqlite3.SQLITE_CONSTRAINT: "it does not hold the program of this record; call add_program(program) first",
     sqlite3.SQLITE_CORRUPT: "damaged or cut short; restore a copy, or export what the sqlite3 tool recovers",
     sqlite3.SQLITE_FULL: "the disk is full; what was stored before is safe, so make room and go on",
+    sqlite3.SQLITE_IOERR: "cannot be read or written; check the path and the disk",
     sqlite3.SQLITE_NOTADB: "not a tuning database, or damaged from its first bytes; choose another file",
     sqlite3.SQLITE_READONLY: "read-only; copy it to where you may write",
 }
@@ -103,7 +105,19 @@ def read_only_uri(path: Path) -> str:
 
 
 def inspect(path: Path) -> bool:
-    """True: a sound tuning database; False: a database with nothing in it; an error: anything else."""
+    """True: a sound tuning database; False: a database with nothing in it; an error: anything else.
+
+    A process that folds its log into the file meanwhile can make it look damaged, so we look again.
+    """
+    for _ in range(LOOKS - 1):
+        try:
+            return look(path)
+        except (sqlite3.Error, DatabaseError):
+            time.sleep(0.05)
+    return look(path)
+
+
+def look(path: Path) -> bool:
     with closing(sqlite(read_only_uri(path))) as connection:
         application, version, tables = signature(connection)
         if not (application or version or tables):

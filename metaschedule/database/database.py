@@ -107,8 +107,8 @@ class Database:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._lock, explained(self.path):
-            self.connection.execute("BEGIN IMMEDIATE")  # waits for its turn; a later upgrade could not
             try:
+                self.connection.execute("BEGIN IMMEDIATE")  # waits for its turn; a later upgrade could not
                 yield
                 self.connection.execute("COMMIT")
             except BaseException:

@@ -85,6 +85,20 @@ def test_a_sketch_is_stored_once(db: Database) -> None:
     assert [r.trace for r in db.records()] == traces
 
 
+def test_ten_thousand_records_are_a_small_file_and_list_without_their_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tuning.db"
+    record = ok(times=(0.12345678901234567,) * 5)
+    with ms.database.open(path) as db:
+        db.add_program(PROGRAM)
+        db.add_all([replace(record, uid=f"{n:032}", trial=n) for n in range(10_000)])
+    assert path.stat().st_size < 6_000_000
+    monkeypatch.delattr(ms.Trace, "from_json")
+    with ms.database.open(path) as db:
+        assert [r.trial for r in db.records()] == list(range(10_000))
+
+
 def test_filters(db: Database) -> None:
     other = ms.workloads.create("GMM", b=1, n=8, m=8, k=8)
     first = ok(space="cpu")
