@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -47,7 +47,7 @@ def open(path: str | os.PathLike[str] | Database | None, readonly: bool = False)
 
 
 class Database:
-    """Records are only ever added, and each is on disk when `add` returns. Safe to share between threads."""
+    """Records are only ever added, and stored when `add` returns. Safe to share between threads."""
 
     def __init__(self, path: Path | None, readonly: bool = False) -> None:
         self.path = path
@@ -77,12 +77,13 @@ class Database:
 
     def add_all(self, records: Iterable[Record]) -> Counts:
         """All or none. A record that is there already, by its `uid`, is left alone."""
-        return self._insert([], records)
+        return self._insert([], list(records))
 
     def merge(self, path: str | os.PathLike[str]) -> Counts:
         """Add what another database has and this one lacks."""
         with open(path, readonly=True) as other:
-            return self._insert(other.workloads(), other.records())
+            records = other.records()  # first: the programs of all of them are then there
+            return self._insert(other.workloads(), records)
 
     def import_(self, path: str | os.PathLike[str]) -> Counts:
         """Add the records of a file that `export` wrote, or nothing if a line of it is malformed."""
@@ -96,8 +97,8 @@ class Database:
             for workload in workloads:
                 insert("INSERT OR IGNORE INTO workloads VALUES (?, ?, ?)", workload)
             for record in records:
-                sketch = record.sketch and digest(record.sketch)
-                if sketch:
+                sketch = None if record.sketch is None else digest(record.sketch)
+                if sketch is not None:
                     insert("INSERT OR IGNORE INTO sketches VALUES (?, ?)", (sketch, record.sketch))
                 row = {**vars(record), "sketch": sketch, "times": json.dumps(record.times)}
                 new = insert(ADD, row).rowcount
@@ -126,12 +127,14 @@ class Database:
         space: str | None = None,
     ) -> list[Record]:
         """In the order they were added; `program` may be a structural hash, `target` a key."""
-        return self._select("id", workload_and_target(program, target) | {"outcome": outcome, "space": space})
+        workload, key = program and workload_of(program), target and key_of(target)
+        wanted = {"workload": workload, "target": key, "outcome": outcome, "space": space}
+        return self._select(wanted, "ORDER BY id")
 
     def best(self, program: Program | str, target: Target | str) -> Record | None:
         """The fastest of the confirmed records, or of all if none is confirmed."""
-        wanted = workload_and_target(program, target) | {"outcome": "ok"}
-        return next(iter(self._select("confirmed DESC, latency, id LIMIT 1", wanted)), None)
+        wanted = {"workload": workload_of(program), "target": key_of(target), "outcome": "ok"}
+        return next(iter(self._select(wanted, "ORDER BY confirmed DESC, latency, id LIMIT 1")), None)
 
     def workloads(self) -> list[Workload]:
         """The programs, in the order they were added."""
@@ -139,14 +142,15 @@ class Database:
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write all records as JSON lines; returns how many."""
-        workloads, records = {w.hash: w for w in self.workloads()}, self.records()
+        records = self.records()  # first: the programs of all of them are then there
+        workloads = {w.hash: w for w in self.workloads()}
         lines.write(Path(path), [(workloads[r.workload], r) for r in records])
         return len(records)
 
-    def _select(self, order: str, wanted: dict[str, str | None]) -> list[Record]:
+    def _select(self, wanted: Mapping[str, str | None], order: str) -> list[Record]:
         given = {column: value for column, value in wanted.items() if value is not None}
         where = " AND ".join(["TRUE", *(f"{column} = :{column}" for column in given)])
-        rows = self._rows(f"SELECT {', '.join(COLUMNS)} FROM records WHERE {where} ORDER BY {order}", given)
+        rows = self._rows(f"SELECT {', '.join(COLUMNS)} FROM records WHERE {where} {order}", given)
         return [self._record(dict(zip(COLUMNS, row))) for row in rows]
 
     def _record(self, row: dict[str, Any]) -> Record:
@@ -161,21 +165,13 @@ class Database:
     def _sketch(self, hash: str) -> str:
         if hash not in self._sketches:
             rows = self._rows("SELECT text FROM sketches WHERE hash = ?", (hash,))
-            self._sketches[hash] = (
-                rows[0][0] if rows else ""
-            )  # an error of this record, when its trace is read
+            (text,) = rows[0] if rows else ("",)  # lost: an error of this record, when its trace is read
+            self._sketches[hash] = text
         return self._sketches[hash]
 
     def _rows(self, query: str, values: Any = ()) -> list[Any]:
         with self._lock, explained(self.path):
             return self.connection.execute(query, values).fetchall()
-
-
-def workload_and_target(program: Program | str | None, target: Target | str | None) -> dict[str, str | None]:
-    return {
-        "workload": None if program is None else workload_of(program),
-        "target": None if target is None else key_of(target),
-    }
 
 
 def digest(sketch: str) -> str:

@@ -156,6 +156,7 @@ def test_all_or_none(db: Database) -> None:
 
 def test_a_damaged_trace_is_an_error_of_its_record_only(db: Database) -> None:
     damaged = [
+        replace(ok(), sketch=""),
         replace(ok(), sketch="{"),
         replace(ok(), sketch='["no trace"]'),
         replace(ok(), decisions="[]"),
@@ -169,6 +170,24 @@ def test_a_damaged_trace_is_an_error_of_its_record_only(db: Database) -> None:
         with pytest.raises(TraceError):
             _ = record.trace
     assert good.trace == candidate()
+
+
+def test_a_damaged_row_is_named(db: Database) -> None:
+    record = ok()
+    db.add(record)
+    db.connection.execute("UPDATE records SET times = 'soon'")
+    with pytest.raises(DatabaseError, match=f"record {record.uid} is damaged"):
+        db.records()
+
+
+def test_a_lost_sketch_is_an_error_of_its_records_only(db: Database) -> None:
+    db.add_all([ok(), failed()])
+    db.connection.execute("PRAGMA foreign_keys = OFF")
+    db.connection.execute("DELETE FROM sketches")
+    first, second = db.records()
+    with pytest.raises(TraceError, match=f"record {first.uid}: the stored trace is damaged"):
+        _ = first.trace
+    assert second.trace is None
 
 
 def test_merge_adds_what_is_missing_and_only_once(db: Database, tmp_path: Path) -> None:
