@@ -24,6 +24,7 @@ LAYERS = [
     ["runtime"],
     ["codegen"],
     ["schedule"],
+    ["cost"],
     ["database"],
     ["build"],
 ]
