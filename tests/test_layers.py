@@ -24,6 +24,7 @@ LAYERS = [
     ["runtime"],
     ["codegen"],
     ["schedule"],
+    ["measure"],
     ["cost"],
     ["database"],
     ["build"],
