@@ -27,6 +27,7 @@ LAYERS = [
     ["measure"],
     ["cost"],
     ["database"],
+    ["space"],
     ["build"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
