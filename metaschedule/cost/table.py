@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,18 @@ ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 KIND = {"parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED}
 
 
+class GuardEffect(NamedTuple):
+    """What conditions do to a nest: the share of iterations that get past guards on loops outside tiles, the
+    share of tiles whose unrolled or vectorised loops a guard cuts, and the tests that remain for every
+    iteration of the innermost loop and for every lane."""
+
+    executed: float
+    cut: float
+    masked: float
+    tests: int
+    lane_tests: int
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """A nest with its loops cut into digits. `entries` are (access, dimension, loop, coefficient), the last
@@ -36,9 +49,7 @@ class Row:
     kinds: list[int]
     shared: int
     entries: list[tuple[int, int, int, int]]
-    tail: float  # the share of tiles that a guard cuts
-    executed: float  # the share of iterations that get past guards on loops outside tiles
-    tests: int
+    guards: GuardEffect
 
 
 def rows_of(found: list[Nest]) -> list[Row]:
@@ -68,28 +79,36 @@ def rows_of(found: list[Nest]) -> list[Row]:
                             if start <= low < stop
                         ]
         outside = sum(len(cuts) - 1 for cuts in digits[:shared])
-        rows.append(Row(nest, extents, kinds, outside, entries, *effect_of_guards(nest)))
+        rows.append(Row(nest, extents, kinds, outside, entries, effect_of_guards(nest)))
     return rows
 
 
-def effect_of_guards(nest: Nest) -> tuple[float, float, int]:
-    """`tail`, `executed` and `tests` of a nest."""
-    full, executed, tests = 1.0, 1.0, nest.conditions
-    in_tile = {loop.var for loop in nest.loops if loop.kind in ("unrolled", "vectorized")}
+def effect_of_guards(nest: Nest) -> GuardEffect:
+    kinds = {loop.var: loop.kind for loop in nest.loops}
+    innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind in ("serial", "parallel")), None)
+    executed = uncut = unmasked = 1.0
+    tests = lane_tests = 0
     for guard in nest.guards:
-        reach = width = 1
+        reach = width = lanes = 1
         for (var, low, high), k in guard.form.items():
-            span = abs(k) * ((high - 1) // low)
+            span, kind = abs(k) * ((high - 1) // low), kinds.get(var)
             reach += span
-            width += span if var in in_tile else 0
+            width += span if kind in ("unrolled", "vectorized") else 0
+            lanes += span if kind == "vectorized" else 0
         if reach <= guard.limit:
             continue
-        if width > 1:
-            full *= (guard.limit // width) / -(-reach // width)
+        full = (guard.limit // width) / -(-reach // width)
+        if lanes > 1:
+            unmasked *= full
+        elif width > 1:
+            uncut *= full
         else:
             executed *= guard.limit / reach
-            tests += 1
-    return 1.0 - full, executed, tests
+            tests += any(var is innermost for var, _, _ in guard.form)
+    for variables in nest.conditions:
+        tests += innermost in variables
+        lane_tests += any(kinds.get(var) == "vectorized" for var in variables)
+    return GuardEffect(executed, 1 - uncut, 1 - unmasked, tests, lane_tests)
 
 
 def digits_of(nest: Nest) -> list[list[int]]:
@@ -127,9 +146,8 @@ class Table:
         self.local = np.zeros(box[:2], dtype=bool)  # an intermediate of which one iteration is kept
         self.updates = np.array([row.nest.accesses[0].updates for row in rows], dtype=bool)
         self.operations = np.array([row.nest.operations for row in rows]).reshape(stores, len(KINDS))
-        self.tail = np.array([row.tail for row in rows])
-        self.executed = np.array([row.executed for row in rows])
-        self.tests = np.array([row.tests for row in rows])
+        effects = np.array([row.guards for row in rows]).reshape(stores, len(GuardEffect._fields))
+        self.executed, self.cut, self.masked, self.tests, self.lane_tests = effects.T
         entries: list[tuple[int, int, int, int, int]] = []
         for s, row in enumerate(rows):
             if depth := len(row.extents):
@@ -163,7 +181,8 @@ class Table:
             ..., ::-1
         ]
         self.stride = (self.coefficient * strides[..., None]).sum(axis=2)
-        self.pitch = strides[..., :-1].min(axis=-1, initial=np.inf, where=shape[..., :-1] > 1)
+        rows = np.where(shape[..., :-1] > 1, strides[..., :-1], np.inf).min(axis=-1, initial=np.inf)
+        self.pitch = np.where(np.isfinite(rows), rows, 0)
         whole = np.logical_and.accumulate((self.width >= shape[..., None])[:, :, :0:-1], axis=2)[:, :, ::-1]
         joined = np.concatenate([whole, np.ones_like(self.width[:, :, :1], dtype=bool)], axis=2)
         self.run = np.where(joined, self.width, 1).prod(axis=2)
