@@ -16,6 +16,7 @@ from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY,
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table
 
 LATENCY = 4.0  # cycles from one fused multiply-add to the next that needs its result
+FORWARD = 9.0  # cycles from a store to a load that needs its result
 PORTS = 2.0  # vector operations, and loads, per cycle
 ISSUE = 5.0  # instructions per cycle
 WINDOW = 256.0  # instructions that the core looks ahead
@@ -28,6 +29,7 @@ VECTORS_AT_ONCE = 4  # that a vectorised reduction combines first
 MASKED = 12.0  # cycles per masked store
 LANE_TEST = 4.0  # instructions per vector
 TEST = 2.0  # instructions
+DIVISION = 6.0  # instructions per digit of a fused loop
 LOOP = 2.0  # instructions per iteration
 LARGEST_CODE = 2000.0  # instructions of a loop body that are fetched at full speed
 SLOW_ISSUE = 1.5
@@ -67,7 +69,9 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     lanes = np.maximum(1, target.vector_bytes // np.maximum(t.item.max(axis=1), 1))
     vector = (t.kind == VECTORIZED) & (extent > 1)
     plain = ~vector.any(axis=1) & ~(in_tile & (extent > 1)).any(axis=1) & (step[:, 0] == 1)
-    plain &= ((step <= 1) | ~present).all(axis=1) & (innermost >= 0) & (t.tests == 0)
+    at = np.maximum(innermost, 0)[:, None]
+    divided = np.take_along_axis(t.fused, at, 1)[:, 0]  # its digits are worked out for every iteration
+    plain &= ((step <= 1) | ~present).all(axis=1) & (innermost >= 0) & (t.tests == 0) & ~divided
     vector[plain, innermost[plain]] = True
     loops &= ~vector
     in_tile |= vector
@@ -122,16 +126,19 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     loads = (values * once)[:, 1:].sum(axis=1) + np.where(t.updates, values[:, 0] * once[:, 0], 0.0)
     stores = values[:, 0] * once[:, 0]
     instructions = arithmetic + loads + stores + LOOP + TEST * t.tests
+    instructions += np.where(divided, DIVISION * t.fused.sum(axis=1), 0.0)
     # Chains of other accumulators run meanwhile, as far as the core sees them.
     turns = innermost_run(kept[:, 0] | ~still[:, 0] | (outer == 1)) & ~kept[:, 0]
     others = np.where(turns, outer, 1.0).prod(axis=1)
     others = np.minimum(others, np.maximum(1, WINDOW / (repeats[:, 0] * instructions)))
-    chain = np.where(t.updates, updates * LATENCY / others, 0.0)
+    chain = updates * LATENCY + np.where(held[:, 0], 0.0, FORWARD)
+    chain = np.where(t.updates, chain / others, 0.0)
     memory = np.maximum(loads / PORTS, stores) + gathers / PORTS
     code = instructions * np.where((t.kind == UNROLLED) & ~in_tile, extent, 1.0).prod(axis=1)
     issue = instructions / np.where(code > LARGEST_CODE, SLOW_ISSUE, ISSUE)
     limits = np.stack([arithmetic / PORTS, chain, memory, issue])
-    cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + spills + t.masked * size * MASKED
+    cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + spills
+    cycles += np.where((t.rest == 0) | (t.rest % lanes > 0), t.masked * size * MASKED, 0.0)
     trips = outer.prod(axis=1) * t.executed
     return Tiles(
         cycles, trips, *limits, spills, vectors, size, accumulators, working, gathers, loops=loops

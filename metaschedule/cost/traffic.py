@@ -21,7 +21,7 @@ WAYS = 8
 def traffic_of(t: Table, target: Target) -> tuple[np.ndarray, np.ndarray]:
     """Per store, the lines that it misses in each cache, and the cycles that takes."""
     present = t.item > 0
-    rows = t.elements / t.run * present[..., None]
+    rows = t.rows.prod(axis=2) * present[..., None]
     lines = rows * np.maximum(1, t.run * t.item[..., None] / target.line)
     whole = np.bincount(t.owner, weights=lines[..., 0].sum(axis=1), minlength=t.count)[t.owner]
     outside = np.concatenate([np.ones((len(t.extent), 1)), np.cumprod(t.extent, axis=1)], axis=1)
@@ -39,9 +39,9 @@ def traffic_of(t: Table, target: Target) -> tuple[np.ndarray, np.ndarray]:
 
 
 def crowding(t: Table, size: int, line: int) -> np.ndarray:
-    """By how much the rows of a box overfill the sets of a cache that their distance lets them use."""
+    """By how much the rows of a box overfill the sets of a cache that their distances let them use."""
     way = max(line, size // WAYS)
-    pitch = np.maximum(1, t.pitch * t.item).astype(np.int64)
-    places = way / np.gcd(pitch, way)
-    usable = np.minimum(places[..., None] * np.maximum(1, t.run * t.item[..., None] / line), way / line)
-    return way / line / usable
+    places = way / np.gcd(np.maximum(1, t.pitch).astype(np.int64), way)
+    used = np.minimum(t.rows, places[..., None]).prod(axis=2)
+    used *= np.maximum(1, t.run * t.item[..., None] / line)
+    return np.maximum(1, np.minimum(t.rows.prod(axis=2), way / line) / used)
