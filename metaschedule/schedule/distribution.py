@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -45,8 +44,7 @@ class Distribution(Primitive):
                 raise ScheduleError("the extent of the loop is not a constant", marks={s.loop(h).var: "here"})
             return extent
 
-        fields = {n: mapped(v, value) for n, v in zip(self.names, self.operands(), strict=True)}
-        concrete: Any = replace(self, **fields)  # pyright: ignore[reportArgumentType]
+        concrete: Any = type(self)(*[mapped(v, value) for v in self.operands()])
         if why := concrete.problem():
             raise ScheduleError(why)
         return concrete

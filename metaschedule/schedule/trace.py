@@ -16,7 +16,6 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from ..errors import ScheduleError
 from ..ir import Program, structural_hash
 from .distribution import Decision, Distribution
 from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive, mapped
@@ -113,25 +112,12 @@ class Trace:
         from .schedule import Schedule
 
         sch = Schedule(program, seed=rng if rng is not None else 0)
-        known: dict[Handle, Handle] = {}
-        for n, old in enumerate(self.instructions):
-            primitive = old.primitive
-            fields = [mapped(v, known.__getitem__) for v in primitive.operands()]
-            new = type(primitive)(*fields)
-            if isinstance(new, Distribution):
-                if decisions is not None and n in decisions:
-                    decision = decisions[n]
-                else:
-                    decision = old.decision if rng is None else None
-                outputs = sch.sample(new, decision)
-            else:
-                outputs = sch.run(new)
-            if len(outputs) != len(old.outputs):
-                raise ScheduleError(
-                    f"{primitive.op}, instruction {n}: {len(outputs)} results, not {len(old.outputs)}",
-                    help="replay on a program of the structure that the trace was made on",
-                )
-            known.update(zip(old.outputs, outputs))
+        for n, step in enumerate(self.instructions):
+            if step.is_sampling:
+                given = decisions is not None and n in decisions
+                kept = decisions[n] if given else step.decision if rng is None else None  # pyright: ignore
+                step = Instruction(step.primitive, step.outputs, kept)
+            sch.repeat(n, step)
         return sch
 
     def without_dead(self) -> Trace:
@@ -139,7 +125,7 @@ class Trace:
         used: set[Handle] = set()
         kept: list[Instruction] = []
         for i in reversed(self.instructions):
-            pure = i.is_sampling or i.primitive.op.startswith("get_")
+            pure = i.is_sampling or i.primitive.is_query
             if pure and not any(h in used for h in i.outputs):
                 continue
             kept.append(i)
