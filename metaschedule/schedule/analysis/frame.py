@@ -352,7 +352,9 @@ class Frame:
                 return False
             form.add_moving((stride, extent), factor)
             return True
-        return side == OUTSIDE and self.add_fixed(form, e, factor)
+        if side == OUTSIDE:
+            form.add_fixed(e, factor)
+        return side == OUTSIDE
 
     def add_fixed(self, form: Form, e: Expr, factor: int) -> bool:
         """Something that is not linear, of variables that stand still."""

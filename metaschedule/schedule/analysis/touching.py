@@ -10,7 +10,22 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...ir import Block, Buffer, Const, Expr, For, If, Load, Stmt, Store, Var, operands, own_expressions, walk
+from ...ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    operands,
+    own_expressions,
+    walk,
+)
 from ..state import ROOT, Key, State
 from .definitions import leaves_by_kind
 from .independence import order_matters
@@ -65,7 +80,10 @@ def loads(*exprs: Expr) -> list[Load]:
     while waiting:
         e = waiting.pop()
         kind = type(e)
-        if kind is not Var and kind is not Const:
+        if type(e) is Binary:
+            waiting.append(e.b)
+            waiting.append(e.a)
+        elif kind is not Var and kind is not Const:
             if type(e) is Load:
                 found.append(e)
             waiting += reversed(operands(e))

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...arith import Domain, iteration_map, relax, simplify
 from ...ir import (
     Binary,
     Block,
+    Body,
     Buffer,
     Expr,
     Load,
@@ -57,16 +59,21 @@ def whole_box(shape: Sequence[int]) -> Box:
 
 def stored_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...] | None:
     """Where every instance of a block stores to a buffer: one element, unconditionally; None if not so."""
+    return _stored_indices(block.init, block.body, buffer)
+
+
+@lru_cache(maxsize=4096)
+def _stored_indices(init: Body, body: Body, buffer: Buffer) -> tuple[Expr, ...] | None:
     certain = [
         x
-        for s in block.body
+        for s in body
         for x in (s.stores if isinstance(s, TupleStore) else (s,))
         if isinstance(x, Store) and x.buffer is buffer
     ]
     if not certain:
         return None
     indices = certain[0].indices
-    for s in walk((*block.init, *block.body)):
+    for s in walk((*init, *body)):
         if isinstance(s, Store) and s.buffer is buffer and not all(map(same_expr, s.indices, indices)):
             return None
     return indices
@@ -93,12 +100,15 @@ def written_box(s: State, block: Block, indices: Sequence[Expr], under: Key) -> 
     frame, iters = Frame(s, under), iteration(block)
     limits: dict[Var, int] = {}  # by iterator
     guards: list[Expr] = []
-    known = consists_of(s, [v for b in block.bindings for v in variables(b)]) if block.predicate else set()
+    known: set[Var] = set()
     for test in block.predicate:
         sides = {frame.side(v) for v in variables(test)}
         if sides <= {OUTSIDE}:
             guards.append(s.resolve(test))
-        elif sides != {INSIDE} or not is_definition_test(s, test) or variables(test)[0] not in known:
+            continue
+        if sides == {INSIDE} and is_definition_test(s, test):
+            known = known or consists_of(s, [v for b in block.bindings for v in variables(b)])
+        if sides != {INSIDE} or variables(test)[0] not in known:
             clipped = clipped_iterator(iters, test)
             if clipped is None or not any(index is clipped[0] for index in indices):
                 return None

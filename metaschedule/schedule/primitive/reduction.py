@@ -20,6 +20,7 @@ from ...ir import (
     Var,
     changed,
 )
+from ..analysis.definitions import leaves_by_kind
 from ..analysis.independence import check_independent
 from ..analysis.instances import (
     check_kinds_apart,
@@ -140,9 +141,10 @@ class DecomposeReduction(Primitive):
             )  # fmt: skip
         chain = loops_from(s, block, loop.var)
         outside = s.loops_around(loop.var)
-        _, reducing = check_kinds_apart(s, block)
+        reducing = leaves_by_kind(s, block)[1]
         for var in outside:
             if var in reducing:
+                check_kinds_apart(s, block)
                 raise ScheduleError(
                     f"the reduction loop over {var.name} is outside of the loop over {loop.var.name}",
                     marks={var: "reduction loop", loop.var: "the init would run before this loop"},
