@@ -11,13 +11,17 @@ loop). `resolve` puts definitions in; `program` does so for the whole tree.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from ..arith import Domain, simplify
 from ..errors import ScheduleError
 from ..ir import (
+    INDEX,
+    Binary,
     Block,
     Body,
     Buffer,
@@ -25,6 +29,7 @@ from ..ir import (
     Expr,
     For,
     If,
+    Iter,
     Program,
     Stmt,
     Substitute,
@@ -34,11 +39,16 @@ from ..ir import (
     blocks,
     changed,
     const,
+    expressions,
+    walk,
 )
+from .linear import linear, plus, times
 
 # Keys are compared with `is`: `==` on a Var builds an expression. So a name is always the object that is in
 # the tables; `find_block` gives it.
 Key = Var | str | int
+Loops = tuple[tuple[Var, Expr], ...]
+Digit = tuple[Var, Expr, int, int]  # a loop, a digit of it, a factor, the number of values of the digit
 ROOT = ""  # the key of the program itself, whose children are the top-level statements
 
 
@@ -129,37 +139,30 @@ class State:
     def program(self) -> Program:
         """The program as it is now, definitions put in."""
         if self.printed is None:
-            body = self.build(ROOT, _Resolve(self), Domain())
+            body = self.build(ROOT, _Resolve(self), ())
             self.printed = changed(self.original, body=body, allocs=self.allocs)
         return self.printed
 
-    def build(self, key: Key, resolve: _Resolve, domain: Domain) -> Body:
-        """The statements under `key`."""
+    def build(self, key: Key, resolve: _Resolve, loops: Loops) -> Body:
+        """The statements under `key`; `loops` are those around it, with extents in terms of each other."""
         out: list[Stmt] = []
         for child in self.children[key]:
             node = self.nodes[child]
             if isinstance(node, For):
-                extent = simplify(resolve.expr(node.extent), domain)
-                inside = domain.with_loop(node.var, extent)
-                out.append(changed(node, extent=extent, body=self.build(child, resolve, inside)))
+                extent = resolve.simplified(node.extent, loops)
+                body = self.build(child, resolve, (*loops, (node.var, extent)))
+                out.append(For(node.var, extent, body, node.kind, node.annotations))
                 continue
-            new: Any = resolve.stmt(node)
-            if isinstance(new, Block):
-                tests = [simplify(c, domain) for c in new.predicate]
-                new = changed(
-                    new,
-                    bindings=tuple(simplify(b, domain) for b in new.bindings),
-                    predicate=tuple(t for t in tests if not (isinstance(t, Const) and t.value)),
-                )
+            new: Any = resolve.outside(node, loops) if isinstance(node, Block) else resolve.stmt(node)
             if self.children[child]:
-                below = self.build(child, resolve, Domain() if isinstance(new, Block) else domain)
+                below = self.build(child, resolve, () if isinstance(new, Block) else loops)
                 new = changed(new, **{"body" if isinstance(new, Block) else "then": below})
             out.append(new)
         return tuple(out)
 
     def body(self, key: Key) -> Body:
         """The statements under a node, definitions put in."""
-        return self.build(key, _Resolve(self), Domain())
+        return self.build(key, _Resolve(self), ())
 
     # --- definitions ---
 
@@ -361,6 +364,7 @@ class _Resolve(Substitute):
     def __init__(self, state: State) -> None:
         self.state = state
         self.known: dict[Var, Expr] = {}
+        self.sums: dict[Var, tuple[Digit, ...] | None] = {}
         super().__init__({})
 
     def expr(self, e: Expr) -> Expr:
@@ -371,3 +375,91 @@ class _Resolve(Substitute):
             value = self.state.definition(e)
             found = self.known[e] = e if value is None else self.expr(value)
         return found
+
+    def outside(self, block: Block, loops: Loops) -> Block:
+        """A block with what stands outside of its body put in. A body that speaks of iterators only stays."""
+        if not is_closed(block.iters, block.init, block.body):
+            block = cast("Block", self.stmt(block))
+        tests = [self.simplified(test, loops) for test in block.predicate if not self.holds(test)]
+        return changed(
+            block,
+            bindings=tuple([self.simplified(b, loops) for b in block.bindings]),
+            predicate=tuple([t for t in tests if not (isinstance(t, Const) and t.value)]),
+        )
+
+    def simplified(self, e: Expr, loops: Loops) -> Expr:
+        """An expression in terms of the loops that exist, as `simplify` gives it."""
+        if type(e) is Const:
+            return e
+        found = self.digits(e)
+        if found is None or found[1]:
+            domain = Domain()
+            for var, extent in loops:
+                domain = domain.with_loop(var, extent)
+            return simplify(self.expr(e), domain)
+        value: Expr | None = None
+        for _, digit, factor, _ in found[0]:
+            value = plus(value, times(digit, factor))
+        return Const(0, INDEX) if value is None else value
+
+    def holds(self, test: Expr) -> bool:
+        """Whether a test is `sum < constant` and certainly true."""
+        limit = as_int(test.b) if isinstance(test, Binary) and test.op == "<" else None
+        found = self.digits(test.a) if isinstance(test, Binary) and limit is not None else None
+        if found is None or limit is None:
+            return False
+        return found[1] + sum([factor * (count - 1) for _, _, factor, count in found[0]]) < limit
+
+    def digits(self, e: Expr) -> tuple[list[Digit], int] | None:
+        """A sum of digits of different loops, each with a positive factor, and a constant; None if it is more
+        than that."""
+        terms, offset = linear(e)
+        found: list[Digit] = []
+        for var, factor in terms:
+            parts = self.digits_of(var) if type(var) is Var else None
+            if parts is None or factor < 0:
+                return None
+            found += [(loop, digit, factor * c, n) for loop, digit, c, n in parts]
+        return (found, offset) if len({loop for loop, *_ in found}) == len(found) else None
+
+    def digits_of(self, var: Var) -> tuple[Digit, ...] | None:
+        if var not in self.sums:
+            self.sums[var] = self.worked_out(var)
+        return self.sums[var]
+
+    def worked_out(self, var: Var) -> tuple[Digit, ...] | None:
+        s = self.state
+        known, extent = s.definitions.get(var), s.fixed_extent(var)
+        if known is None:
+            if extent is None:
+                return None
+            return ((var, var, 1, extent),) if extent != 1 else ()
+        sizes = [s.fixed_extent(d) or 0 for d in known.digits]
+        if not all(sizes):
+            return None
+        if isinstance(known, Split):
+            found: list[Digit] = []
+            for n, digit in enumerate(known.digits):
+                parts, stride = self.digits_of(digit), math.prod(sizes[n + 1 :])
+                if parts is None:
+                    return None
+                found += [(loop, e, c * stride, count) for loop, e, c, count in parts]
+            return tuple(found)
+        whole, stride = s.fixed_extent(known.whole), math.prod(sizes[known.index + 1 :])
+        if known.whole in s.definitions or whole is None:
+            return None
+        count = -(-whole // stride)  # of values of the quotient
+        if min(count, sizes[known.index]) == 1:
+            return ()
+        digit: Expr = known.whole if stride == 1 else Binary("//", known.whole, Const(stride, INDEX), INDEX)
+        if known.index and count > sizes[known.index]:
+            digit, count = Binary("%", digit, Const(sizes[known.index], INDEX), INDEX), sizes[known.index]
+        return ((known.whole, digit, 1, count),)
+
+
+@lru_cache(maxsize=4096)
+def is_closed(iters: tuple[Iter, ...], init: Body, body: Body) -> bool:
+    """Whether a block speaks of its iterators only, but for its bindings and predicate."""
+    own = {it.var for it in iters} | {s.var for s in walk((*init, *body)) if isinstance(s, For)}
+    constant = all(type(it.extent) is Const for it in iters)
+    return constant and all(x in own for x in expressions((*init, *body)) if isinstance(x, Var))

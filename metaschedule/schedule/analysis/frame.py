@@ -12,50 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ...arith import Domain, relax
-from ...ir import INDEX, Binary, Block, Const, Expr, Var, as_int, expr_key, same_expr, substitute
+from ...ir import Binary, Block, Expr, Var, as_int, expr_key, same_expr, substitute
+from ..linear import linear, plus, times
 from ..state import ROOT, Key, Part, Split, State
 from .definitions import variables
 from .forms import Form
 from .touching import loads
 
-Sum = tuple[tuple[tuple[Expr, int], ...], int]  # variables, or what is not linear, with factors; a constant
 OUTSIDE, MOVING, INSIDE, MIXED = 1, 2, -1, 0
-
-
-def linear(e: Expr) -> Sum:
-    """An index as a sum."""
-    if type(e) is Var:
-        return ((e, 1),), 0
-    if type(e) is Const:
-        return (), int(e.value)
-    return _linear(e)
-
-
-@lru_cache(maxsize=8192)
-def _linear(e: Expr) -> Sum:
-    terms: dict[Expr, int] = {}
-    offset = _collect(e, 1, terms)
-    return tuple([(x, c) for x, c in terms.items() if c]), offset
-
-
-def _collect(e: Expr, factor: int, terms: dict[Expr, int]) -> int:
-    """Add `e * factor`; gives the constant part."""
-    if type(e) is Const:
-        return int(e.value) * factor
-    if type(e) is Binary:
-        if e.op == "+" or e.op == "-":
-            first = _collect(e.a, factor, terms)
-            return first + _collect(e.b, factor if e.op == "+" else -factor, terms)
-        if e.op == "*":
-            for a, b in ((e.a, e.b), (e.b, e.a)):
-                if type(b) is Const:
-                    return _collect(a, factor * int(b.value), terms)
-    terms[e] = terms.get(e, 0) + factor
-    return 0
 
 
 @dataclass(slots=True)
@@ -376,22 +343,6 @@ def alias(s: State, var: Var) -> Var:
 def stride_of(s: State, part: Part) -> int | None:
     extents = [s.fixed_extent(d) for d in part.digits[part.index + 1 :]]
     return None if None in extents else math.prod([n for n in extents if n is not None])
-
-
-def times(e: Expr, factor: int) -> Expr:
-    """`e * factor` as the operators build it, without looking at types."""
-    return e if factor == 1 else Binary("*", e, Const(factor, INDEX), INDEX)
-
-
-def plus(e: Expr | None, other: Expr | int) -> Expr:
-    """`e + other`, likewise; `other` if there is no `e`."""
-    if isinstance(other, int):
-        if e is None:
-            return Const(other, INDEX)
-        if other < 0:
-            return Binary("-", e, Const(-other, INDEX), INDEX)
-        return Binary("+", e, Const(other, INDEX), INDEX) if other else e
-    return other if e is None else Binary("+", e, other, INDEX)
 
 
 def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from ...errors import ScheduleError
 from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, substitute
+from ..linear import plus, times
 from ..state import Part, Split
 from .definitions import are_independent, is_definition_test, iteration, variables
-from .frame import Frame, Span, plus, times
+from .frame import Frame, Span
 from .moving import Move
 
 Links = dict[Var, tuple[Var, int]]  # iterator of the consumer: (iterator of the producer, what is added)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from ...errors import ScheduleError
 from ...ir import INDEX, Binary, Block, Buffer, Const, Expr, For, Region, Var, changed
+from ..linear import plus
 from ..state import ROOT, Key, State
 from .definitions import iteration
-from .frame import Frame, Span, plus
+from .frame import Frame, Span
 from .moving import (
     Form,
     Move,
