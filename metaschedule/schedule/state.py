@@ -72,8 +72,8 @@ class State:
     """What a schedule edits. Only `Schedule` makes one; primitives read and write it."""
 
     __slots__ = (
-        "allocs", "children", "counter", "definitions", "extents", "known_leaves", "nodes", "original", "parent",
-        "printed", "values",
+        "allocs", "children", "counter", "definitions", "extents", "known_leaves", "nodes", "original",
+        "parent", "printed", "values",
     )  # fmt: skip
 
     def __init__(self, program: Program) -> None:
@@ -301,7 +301,7 @@ class State:
     def fixed_extent(self, var: Var) -> int | None:
         """The extent of a loop if it is a constant; None for what is no loop, too."""
         extent = self.extents.get(var)
-        return as_int(extent) if extent is not None else None
+        return int(extent.value) if type(extent) is Const else None
 
     def domain(self, key: Key) -> Domain:
         """The loops around a node."""

@@ -12,7 +12,19 @@ from __future__ import annotations
 import math
 
 from ..ir import (
-    Binary, Block, Call, Const, Expr, Iter, Load, Select, Store, Var, as_int, expressions, free_vars,
+    Binary,
+    Block,
+    Call,
+    Const,
+    Expr,
+    Iter,
+    Load,
+    Select,
+    Store,
+    Var,
+    as_int,
+    expressions,
+    free_vars,
     subexpressions,
 )  # fmt: skip
 from ..schedule import BlockRV, Schedule

@@ -9,7 +9,15 @@ from ..ir import Block
 from ..schedule import BlockRV, Schedule
 from ..target import Target
 from .facts import (
-    consumers, has_conditions, is_expensive, is_output, is_reduction, is_spatial, loads, only_store, stride,
+    consumers,
+    has_conditions,
+    is_expensive,
+    is_output,
+    is_reduction,
+    is_spatial,
+    loads,
+    only_store,
+    stride,
     vector_iterator,
 )  # fmt: skip
 

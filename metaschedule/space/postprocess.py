@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ..errors import ScheduleError
-from ..ir import Block, For, Var, as_int, blocks, numpy_dtype, walk
+from ..ir import Block, For, Var, numpy_dtype
 from ..schedule import Schedule
 from ..target import Target
 

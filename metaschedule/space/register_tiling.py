@@ -22,10 +22,18 @@ from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
-    CLAIMED, consumers, has_reuse, is_output, is_spatial, loads, only_store, reused, vector_iterator,
+    CLAIMED,
+    consumers,
+    has_reuse,
+    is_output,
+    is_spatial,
+    loads,
+    only_store,
+    reused,
+    vector_iterator,
 )  # fmt: skip
-from .register_tile import RegisterTile
 from .packing import pack_panel, pack_whole
+from .register_tile import RegisterTile
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
 MOST_UNROLLED_STEPS = 8  # of the innermost reduction loop

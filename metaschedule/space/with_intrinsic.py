@@ -10,7 +10,7 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.intrinsics import Intrinsic, get_intrinsic
 from ..target import Target
 from .facts import CLAIMED, is_reduction, only_store
-from .multi_level_tiling import TILED, MultiLevelTiling
+from .multi_level_tiling import MultiLevelTiling
 from .register_tiling import plain_loops
 
 TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to become

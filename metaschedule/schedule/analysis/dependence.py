@@ -11,13 +11,13 @@ one of its own.
 
 from __future__ import annotations
 
-from ...ir import Block, Buffer, Load, Store, Var, same_expr, subexpressions
+from ...ir import Block, Buffer, Var, same_expr
 from ..state import State
 from .definitions import leaves_by_kind
 from .forms import are_apart, never_ahead, same_iteration
 from .frame import Frame
 from .meeting import RegionAccess, by_map, meet_cheaply, rows, touched_by
-from .reducers import find_reducer, reduction_term
+from .reducers import commutes
 from .touching import touch
 from .written import Box, stored_indices, written_box
 
@@ -52,22 +52,6 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
         what = "write" if all(a.is_write for a in group) else "read or write"
         return f"several iterations may {what} the same element of {buffer.name}"
     return None
-
-
-def commutes(block: Block) -> bool:
-    """Whether a block combines terms, with or without an `init`, by an operation in which order does not
-    matter."""
-    if find_reducer(block) is not None:
-        return True
-    stores = [x for x in block.body if isinstance(x, Store)]
-    own = {x.buffer for x in stores}
-    if block.init or not stores or len(own) != len(block.body):
-        return False
-    found = [reduction_term(x) for x in stores]
-    return all(
-        term is not None and not any(type(x) is Load and x.buffer in own for x in subexpressions(term[1]))
-        for term in found
-    )
 
 
 # --- intermediates of one iteration ---------------------------------------------------------------

@@ -1,13 +1,14 @@
 """What linear forms of indices say about the iterations of a loop that touch the same elements.
 
-A `Form` is an index as a sum of the *moving* loop (or its digits, if it was made by fuse), what stands *fixed*
-around it, and what ranges *inside*. An index that is not linear in this way has no form (None), which proves
+A `Form` is an index as a sum of the *moving* loop (or its digits, if it was made by fuse), what stands
+*fixed* around it, and what ranges *inside*. An index that is not linear in this way has no form (None), which proves
 nothing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...ir import Var
@@ -64,17 +65,20 @@ def add_term(terms: dict[Any, int], key: Any, scale: int) -> None:
         terms.pop(key, None)
 
 
-def digits_in_common(forms: list[Form], known: set[Digit]) -> set[Digit]:
+def digits_in_common(forms: Sequence[Form], known: set[Digit]) -> set[Digit]:
     """The digits of the moving loop that must be equal wherever two of the forms are."""
     first = forms[0]
-    if not first.moving or any(f.moving != first.moving or f.fixed != first.fixed for f in forms):
+    if not first.moving:
         return set()
-    moving = sorted(
-        ((abs(c), d) for d, c in first.moving.items() if d not in known), key=lambda x: x[0], reverse=True
-    )
-    spread = max(f.high for f in forms) - min(f.low for f in forms)
-    found = leading(moving, spread)
-    if moving and len(found) < len(moving):
+    low, high = first.low, first.high
+    for f in forms[1:]:
+        if f.moving != first.moving or f.fixed != first.fixed:
+            return set()
+        low, high = min(low, f.low), max(high, f.high)
+    moving = [(abs(c), d) for d, c in first.moving.items() if d not in known]
+    moving.sort(key=lambda x: x[0], reverse=True)
+    found = leading(moving, high - low)
+    if len(found) < len(moving):
         found |= leading(moving, remainder_spread(forms, moving))
     return found
 
@@ -89,7 +93,7 @@ def leading(moving: list[tuple[int, Digit]], spread: float) -> set[Digit]:
     return found
 
 
-def remainder_spread(forms: list[Form], moving: list[tuple[int, Digit]]) -> float:
+def remainder_spread(forms: Sequence[Form], moving: list[tuple[int, Digit]]) -> float:
     """How far forms can be apart when inner variables of larger scale must agree: their scales are multiples
     of a number that the rest does not reach."""
     top = moving[0][0]
@@ -122,13 +126,11 @@ def fixes_loop(digits: set[Digit], extent: int | None) -> bool:
 def same_iteration(rows: list[list[Form | None]], extent: int | None) -> bool:
     """Whether accesses that meet in an element are of one iteration. `rows`: the forms of each access."""
     known: set[Digit] = set()
-    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns = [column for column in zip(*rows, strict=True) if None not in column]
     for _ in columns:  # what one dimension tells may help another
         before = len(known)
         for column in columns:
-            forms = [f for f in column if f is not None]
-            if len(forms) == len(column):
-                known |= digits_in_common(forms, known)
+            known |= digits_in_common(column, known)
         if fixes_loop(known, extent):
             return True
         if len(known) == before:

@@ -75,7 +75,7 @@ def bound_plainly(s: State, block: Block) -> bool:
             bound.append(binding)
         elif as_int(binding) != 0 or size != 1:
             return False
-    return all([is_definition_test(s, test) for test in block.predicate]) and are_independent(s, bound)
+    return all(is_definition_test(s, test) for test in block.predicate) and are_independent(s, bound)
 
 
 def bound_onto(s: State, block: Block) -> bool:
@@ -143,7 +143,7 @@ def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
 def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
     """Whether the variables that a block is bound to as they are tell the iterations of loops."""
     told = told_by(s, [b for b in block.bindings if type(b) is Var])
-    return all([v in told or s.fixed_extent(v) == 1 for v in loops])
+    return all(v in told or s.fixed_extent(v) == 1 for v in loops)
 
 
 # --- where the init runs --------------------------------------------------------------------------

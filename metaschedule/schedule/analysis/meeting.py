@@ -11,7 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...arith import access_region, iteration_map, union
-from ...ir import Block, Buffer, Expr, For, If, Region, Var, as_int, binary, free_vars, same_expr, substitute
+from ...ir import (
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Region,
+    Var,
+    as_int,
+    binary,
+    free_vars,
+    same_expr,
+    substitute,
+)
 from ..state import Key, State
 from .definitions import iteration, leaves_of, told_by
 from .forms import Form, are_apart, same_iteration
@@ -26,10 +40,7 @@ class RegionAccess:
     block: Block
     region: Region
     is_write: bool
-
-    @property
-    def iters(self) -> dict[Var, Expr]:
-        return iteration(self.block)
+    iters: dict[Var, Expr]
 
 
 @dataclass(slots=True)
@@ -44,7 +55,8 @@ class Touched:
 
     def add(self, block: Block, regions: tuple[Region, ...], is_write: bool) -> None:
         for r in regions:
-            self.accesses.setdefault(r.buffer, []).append(RegionAccess(block, r, is_write))
+            access = RegionAccess(block, r, is_write, iteration(block))
+            self.accesses.setdefault(r.buffer, []).append(access)
             if is_write:
                 self.written.append(r.buffer)
 
@@ -110,7 +122,7 @@ def plain_indices(a: RegionAccess) -> dict[int, Var]:
     found: dict[int, Var] = {}
     for n, (start, count) in enumerate(a.region.ranges):
         value = iters.get(start) if type(start) is Var else None
-        if type(value) is Var and as_int(count) == 1:
+        if type(value) is Var and (type(count) is Const and count.value == 1):
             found[n] = value
     return found
 

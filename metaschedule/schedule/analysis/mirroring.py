@@ -100,13 +100,8 @@ class Mirror:
         return value
 
     def replaced(self, old: list[Var], extent: int) -> Expr:
-        """A new loop for variables inside, which must not share loops with what was replaced before."""
+        """A new loop for variables inside."""
         self.used += old
-        if not are_independent(self.frame.s, self.used):
-            raise ScheduleError(
-                f"two iterators of block {self.producer.name!r} depend on one loop",
-                marks={self.producer.name: "its loops cannot be followed"},
-            )
         return self.fresh(extent)
 
 
@@ -141,6 +136,11 @@ def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -
             continue
         var, offset = link
         add(plus(mirror.image(theirs[var]), offset), size, offset < 0, extents[var] + offset > size)
+    if not are_independent(mirror.frame.s, mirror.used):
+        raise ScheduleError(
+            f"two iterators of block {producer.name!r} depend on one loop",
+            marks={producer.name: "its loops cannot be followed"},
+        )
     tests = carried_tests(mirror) + tests
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
     loops = [For(v, Const(n, INDEX), ()) for v, n in mirror.loops.items()]

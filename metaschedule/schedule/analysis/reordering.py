@@ -9,7 +9,7 @@ from .definitions import leaves_by_kind
 from .dependence import carried
 from .independence import order_matters
 from .instances import check_once
-from .reducers import find_reducer, find_update
+from .reducers import commutes
 from .touching import touch
 
 
@@ -60,7 +60,7 @@ def check_block(s: State, block: Block, before: list[Var], after: list[Var]) -> 
     # The init may be a block of its own by now, which runs before. If it is not, it must stay first: in loops
     # that drive both kinds of iterators that depends on their order.
     mixed = block.init and not reducing.isdisjoint(spatial)
-    if not mixed and (find_reducer(block) if block.init else find_update(block)) is not None:
+    if not mixed and commutes(block):
         return
     kept = zip([v for v in before if v in reducing], [v for v in after if v in reducing], strict=True)
     if any(a is not b for a, b in kept):

@@ -18,6 +18,7 @@ from ...ir import (
     Expr,
     For,
     If,
+    Iter,
     Load,
     Stmt,
     Store,
@@ -61,13 +62,17 @@ def touch(node: Stmt) -> Touch:
 def _touch(node: Stmt) -> Touch:
     if isinstance(node, Block):
         reads, writes = [frozenset([r.buffer for r in regions]) for regions in (node.reads, node.writes)]
-        extents = [it.extent for it in node.iters]
-        return Touch(reads, writes, loaded_by(*node.bindings, *node.predicate, *extents))
+        return Touch(reads, writes, _loaded_outside(node.iters, node.bindings, node.predicate))
     if isinstance(node, For):
         return Touch(NONE, NONE, loaded_by(node.extent))
     reads = loaded_by(*[e for x in walk(node) for e in own_expressions(x)])
     writes = frozenset([x.buffer for x in walk(node) if isinstance(x, Store)])
     return Touch(reads, writes, loaded_by(node.cond) if isinstance(node, If) else NONE)
+
+
+@lru_cache(maxsize=8192)
+def _loaded_outside(iters: tuple[Iter, ...], bindings: tuple[Expr, ...], tests: tuple[Expr, ...]) -> Buffers:
+    return loaded_by(*bindings, *tests, *[it.extent for it in iters])
 
 
 def loaded_by(*exprs: Expr) -> Buffers:

@@ -37,8 +37,8 @@ from .frame import INSIDE, MIXED, OUTSIDE, Frame, Span, fills
 
 @dataclass(slots=True)
 class Box:
-    """Per dimension the indices, and the index to stop before (None: none); all of it where `guards` hold. The
-    expressions are over loops outside of the box."""
+    """Per dimension the indices, and the index to stop before (None: none); all of it where `guards` hold.
+    The expressions are over loops outside of the box."""
 
     ranges: list[tuple[Span, int | None]]
     guards: list[Expr]

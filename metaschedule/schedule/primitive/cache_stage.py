@@ -140,7 +140,7 @@ def place_after(s: State, block: str, buffer: Buffer) -> tuple[Key, Key]:
     parent: Key = ROOT
     for step in path(s, ROOT, block):
         below = () if step is block else (step, *s.statements_below(step))
-        if not any([key is not block and touch(s.nodes[key]).reads_from(buffer) for key in below]):
+        if not any(key is not block and touch(s.nodes[key]).reads_from(buffer) for key in below):
             return parent, step
         parent = step
         check_descent(s, parent)

@@ -95,13 +95,14 @@ class SplitLoop(Primitive):
     def check_inner_extents(self, s: State, var: Var) -> None:
         """The test guards blocks; an extent below that reads memory is evaluated before it."""
         for below in s.statements_below(var):
-            if isinstance(below, Var) and touch(s.nodes[below]).loaded:
-                if var in leaves_of(s, [s.extents[below]]):
-                    raise ScheduleError(
-                        f"the extent of {below.name} reads memory at {var.name}, also past its end",
-                        marks={var: "to be split", below: f"its extent is {s.extents[below]}"},
-                        help="split by numbers that divide the extent",
-                    )
+            if not isinstance(below, Var) or not touch(s.nodes[below]).loaded:
+                continue
+            if var in leaves_of(s, [s.extents[below]]):
+                raise ScheduleError(
+                    f"the extent of {below.name} reads memory at {var.name}, also past its end",
+                    marks={var: "to be split", below: f"its extent is {s.extents[below]}"},
+                    help="split by numbers that divide the extent",
+                )
 
     def apply(self, s: State, plan: SplitPlan) -> tuple[Any, ...]:
         old = plan.loop.var
