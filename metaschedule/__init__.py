@@ -8,7 +8,9 @@
 8.0
 """
 
-from . import ir, runtime, target, te, workloads
+__version__ = "0.1.0"  # first, because records name it
+
+from . import database, ir, runtime, target, te, workloads
 from .build import build
 from .errors import InternalError, ScheduleError, ScriptError, VerifyError
 from .interpreter import InterpreterError, interpret
@@ -16,8 +18,6 @@ from .ir import Buffer, Program, structural_equal, structural_hash
 from .schedule import Schedule, Trace
 from .script import T, parse, program
 from .verifier import verify
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Buffer",
@@ -31,6 +31,7 @@ __all__ = [
     "Trace",
     "VerifyError",
     "build",
+    "database",
     "interpret",
     "ir",
     "parse",

@@ -24,6 +24,10 @@ LAYERS = [
     ["runtime"],
     ["codegen"],
     ["schedule"],
+    ["measure"],
+    ["cost"],
+    ["database"],
+    ["space"],
     ["build"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

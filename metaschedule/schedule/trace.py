@@ -185,7 +185,7 @@ class Trace:
         if p.op in ("fuse", "reorder", "merge"):  # their loops are given one by one
             args = [names[h] for h in p.operands()[0]]
         else:
-            args = [f"{name}={text(value, names)}" for name, value in zip(p.names, p.operands())]
+            args = [f"{name}={text(value, names)}" for name, value in p.given().items()]
         if p.op == "get_block":
             args = [text(p.operands()[0], names)]
         if not i.is_sampling:
@@ -212,7 +212,7 @@ class Trace:
         names = self.names()
         rows: list[list[Any]] = []
         for i in self.instructions:
-            fields = {n: encoded(v, names) for n, v in zip(i.primitive.names, i.primitive.operands())}
+            fields = {n: encoded(v, names) for n, v in i.primitive.given().items()}
             row = [i.primitive.op, fields, [names[h] for h in i.outputs]]
             rows.append([*row, i.decision] if i.is_sampling else row)
         return {"version": VERSION, "workload": self.workload, "instructions": rows}
@@ -326,7 +326,8 @@ def decode(n: int, row: Any, known: dict[str, Handle]) -> Instruction:
     cls = REGISTRY.get(row[0])
     if cls is None:
         raise TraceError(f"{where}: unknown instruction {row[0]!r}")
-    if isinstance(row[1], dict) and set(row[1]) == set(cls.names) and isinstance(row[2], list):
+    needed = set(cls.names) - set(cls.defaults)
+    if isinstance(row[1], dict) and needed <= set(row[1]) <= set(cls.names) and isinstance(row[2], list):
         fields = {name: decoded(value, known, where) for name, value in row[1].items()}
     else:
         raise TraceError(f"{where}: {row[0]} takes {', '.join(cls.names)}, and a list of results")

@@ -17,7 +17,7 @@ from metaschedule.schedule.distribution import Distribution
 from metaschedule.schedule.primitive.base import REGISTRY
 
 HERE = Path(__file__).parent
-NEVER_REFUSES = {"get_loops", "get_child_blocks", "get_producers", "get_consumers", "unannotate"}
+NEVER_REFUSES = {"get_child_blocks", "get_producers", "get_consumers", "unannotate"}
 
 
 def test_names() -> set[str]:

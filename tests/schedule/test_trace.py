@@ -41,8 +41,7 @@ def test_prints_as_python_that_runs_when_pasted() -> None:
     assert str(sch.trace) == (
         'b0 = sch.get_block("matmul")\n'
         "l0, l1, l2, l3 = sch.get_loops(block=b0)\n"
-        "v0, v1 = sch.sample_tile(loop=l1, n=2, max_innermost_factor=8, innermost_multiple=1, "
-        f"max_waste=0.25, decision={first})\n"
+        f"v0, v1 = sch.sample_tile(loop=l1, n=2, max_innermost_factor=8, decision={first})\n"
         "l4, l5 = sch.split(loop=l1, factors=[v0, v1])\n"
         "v2, v3 = sch.sample_perfect_tile(loop=l2, n=2, max_innermost_factor=8, "
         f"decision={second})\n"

@@ -5,7 +5,7 @@
 >>> from metaschedule import workloads
 >>> from metaschedule.codegen.lower import steps
 >>> [name for name, program in steps(workloads.create("NRM", m=4, n=4))]
-['flatten', 'simplify', 'compact', 'version_tails', 'without_doubtful_loops']
+['unroll_annotated', 'flatten', 'simplify', 'compact', 'version_tails', 'without_doubtful_loops']
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from .flatten import flatten
 from .places import Places, place, without_doubtful_loops
 from .simplify import simplify_program
 from .tails import version_tails
+from .unroll import unroll_annotated
 
 PASSES: tuple[tuple[str, Callable[[Program], Program]], ...] = (
+    ("unroll_annotated", unroll_annotated),
     ("flatten", flatten),
     ("simplify", simplify_program),
     ("compact", compact),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -39,6 +40,18 @@ def index_texts(spec: Any, ndim: int) -> Texts:
     if isinstance(spec, str):
         return lambda_texts(spec)
     return tuple(spec)
+
+
+def with_parameters(texts: Texts, numbers: Sequence[int]) -> Texts:
+    """The texts with numbers for p0, p1, ...
+
+    >>> with_parameters(("i0 // p0", "i0 % p0"), [8])
+    ('i0 // 8', 'i0 % 8')
+    """
+    if not numbers:
+        return texts
+    known = {f"p{n}": str(number) for n, number in enumerate(numbers)}
+    return tuple([re.sub(r"\bp\d+\b", lambda m: known.get(m[0], m[0]), str(t)) for t in texts])
 
 
 def parameter_count(spec: Any) -> int | None:

@@ -8,7 +8,7 @@ cannot fail. Everything else comes from the fields: the text and the JSON of an 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from ..state import State
@@ -50,6 +50,7 @@ class Primitive:
     __slots__ = ()
     op: ClassVar[str]
     names: ClassVar[tuple[str, ...]]  # of the fields
+    defaults: ClassVar[dict[str, Any]]  # of those that have one
 
     def check(self, s: State) -> Any:
         """What `apply` needs to know; raises `ScheduleError` if the step would be wrong."""
@@ -61,6 +62,12 @@ class Primitive:
 
     def operands(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.names])
+
+    def given(self) -> dict[str, Any]:
+        """The operands that are not what they are by default."""
+        every = zip(self.names, self.operands())
+        known = self.defaults
+        return {n: v for n, v in every if n not in known or type(v) is not type(known[n]) or v != known[n]}
 
     def __repr__(self) -> str:
         return (
@@ -94,6 +101,7 @@ def primitive(op: str) -> Callable[[P], P]:
         made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
         made.op = op
         made.names = tuple(f.name for f in fields(made))
+        made.defaults = {f.name: f.default for f in fields(made) if f.default is not MISSING}
         if op in REGISTRY:
             raise ValueError(f"primitive {op!r} is registered already")
         REGISTRY[op] = made

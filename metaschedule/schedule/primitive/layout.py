@@ -31,9 +31,9 @@ from ...ir import (
     const,
     substitute,
 )
-from ..analysis.index_text import Spec, Texts, image_shape, index_map, index_texts, parameter_count
+from ..analysis.index_text import Spec, Texts, image_shape, index_map, index_texts, parameter_count, with_parameters
 from ..state import Key, State
-from .base import BlockRV, Primitive, Steps, primitive
+from .base import BlockRV, ExprRV, Primitive, Steps, primitive
 from .block_layout import ReorderBlockIterVar, TransformBlockLayout
 from .cache_stage import accessed_buffer, insert, owner_of, point, replace_buffer, stores_to
 
@@ -61,7 +61,8 @@ class TransformLayout(Primitive):
                2. the index map sends different indices to different ones, none of them negative
                3. `pad_value`, if given, is a number of the buffer's dtype ("inf", "-inf", "nan" as text)
     Elements that are no image (above: n = 7) are undefined, unless `pad_value` is given, which a new block
-    then stores there, before the first writer.
+    then stores there, before the first writer. In the texts of the map p0, p1, ... stand for `parameters`,
+    numbers that may be drawn.
     """
 
     block: BlockRV
@@ -69,14 +70,16 @@ class TransformLayout(Primitive):
     kind: str
     index_map: Texts
     pad_value: Number | None = None
+    parameters: tuple[int | ExprRV, ...] = ()
 
     def check(self, s: State) -> LayoutPlan:
         block = s.block(self.block)
         old = accessed_buffer(block, self.kind, self.buffer_index)
         owner = owner_of(s, old, block)
-        shape = image_shape(self.index_map, old.shape)
+        texts = with_parameters(self.index_map, [s.number(p) for p in self.parameters])
+        shape = image_shape(texts, old.shape)
         new = Buffer(old.name, shape, old.dtype, old.scope)
-        found = index_map(self.index_map, len(old.shape))
+        found = index_map(texts, len(old.shape))
         fill = None
         if self.pad_value is not None:
             fill = self.fill_block(old, new, found)
@@ -193,17 +196,25 @@ class Relayout(Rewriter):
 
 class LayoutSteps(Steps):
     def transform_layout(
-        self, block: BlockRV, buffer_index: int, kind: str, index_map: Spec, pad_value: Number | None = None
+        self,
+        block: BlockRV,
+        buffer_index: int,
+        kind: str,
+        index_map: Spec,
+        pad_value: Number | None = None,
+        parameters: Sequence[int | ExprRV] = (),
     ) -> None:
         """Store an intermediate buffer in another order; see `TransformLayout`.
 
-        The index map is a function, the text of a lambda, or a tuple of texts over i0, i1, ..."""
+        The index map is a function, the text of a lambda, or a tuple of texts over i0, i1, ... and the
+        parameters p0, p1, ..."""
         regions = getattr(self.state.block(block), "writes" if kind == "write" else "reads")
         known = type(buffer_index) is int and 0 <= buffer_index < len(regions)
         rank = len(regions[buffer_index].buffer.shape) if known else parameter_count(index_map) or 0
         if isinstance(pad_value, float) and not math.isfinite(pad_value):
             pad_value = str(pad_value)
-        self.run(TransformLayout(block, buffer_index, kind, texts_for(index_map, rank), pad_value))
+        texts = texts_for(index_map, rank)
+        self.run(TransformLayout(block, buffer_index, kind, texts, pad_value, tuple(parameters)))
 
     def transform_block_layout(self, block: BlockRV, index_map: Spec) -> None:
         """Give a block other iterators, and new loops over them; see `TransformBlockLayout`."""

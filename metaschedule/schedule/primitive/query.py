@@ -38,12 +38,20 @@ class GetBlock(Primitive):
 
 @primitive("get_loops")
 class GetLoops(Primitive):
-    """The loops around a block, outermost first, up to the block that it is in."""
+    """The loops around a block, outermost first, up to the block that it is in.
+
+    requires:  1. there are `innermost` loops, if that is given: then only those are meant (a block that
+                  moves to a drawn location has a fixed number of loops of its own)
+    """
 
     block: BlockRV
+    innermost: int = 0
 
     def check(self, s: State) -> list[Any]:
-        return list(s.loops_around(s.block(self.block).name))
+        loops = s.loops_around(s.block(self.block).name)
+        if self.innermost > len(loops):
+            raise ScheduleError(f"there are {len(loops)} loops around the block, not {self.innermost}")
+        return loops[-self.innermost :]
 
     def apply(self, s: State, plan: list[Any]) -> tuple[Any, ...]:
         return tuple(plan)
@@ -105,9 +113,9 @@ class QuerySteps(Steps):
         names = [k for k in self.state.nodes if isinstance(k, str)]
         return self.run(GetBlock(name, names.index(name) if name in names else None))[0]
 
-    def get_loops(self, block: BlockRV) -> list[LoopRV]:
-        """The loops around a block, outermost first."""
-        return list(self.run(GetLoops(block)))
+    def get_loops(self, block: BlockRV, innermost: int = 0) -> list[LoopRV]:
+        """The loops around a block, outermost first; or the `innermost` so many of them."""
+        return list(self.run(GetLoops(block, innermost)))
 
     def get_child_blocks(self, target: BlockRV | LoopRV) -> list[BlockRV]:
         """The blocks in the body of a block or loop."""

@@ -67,7 +67,7 @@ def test_transform_layout_golden() -> None:
         "            T.writes(C[v_i, v_j])\n"
         "            C[v_i, v_j] = B[v_j // 4, v_i, v_j % 4] * 2.0"
     )
-    assert 'index_map=["i1 // 4", "i0", "i1 % 4"], pad_value=None)' in str(sch.trace)
+    assert 'index_map=["i1 // 4", "i0", "i1 % 4"])' in str(sch.trace)
     check(sch, program)
 
 
@@ -174,6 +174,18 @@ def test_transform_layout_same_results_of_chained_caches() -> None:
     for one in (block, write, read):
         split_everything(sch, one)
     check(sch, program)
+
+
+def test_transform_layout_by_a_drawn_panel() -> None:
+    program = ms.workloads.create("GMM", b=1, n=5, m=11, k=7)
+    sch = Schedule(program)
+    panel = sch.sample_categorical([4, 8], [0.5, 0.5], decision=0)
+    read = sch.cache_read(sch.get_block("matmul"), 1, "global")
+    sch.transform_layout(read, 0, "write", ("i0", "i2 // p0", "i1", "i2 % p0"), parameters=[panel])
+    assert [b.shape for b in sch.program.allocs] == [(1, 3, 7, 4)]
+    check(sch, program)
+    again = sch.trace.apply(program, decisions={0: 1})
+    assert [b.shape for b in again.program.allocs] == [(1, 2, 7, 8)]
 
 
 def test_transform_layout_refuses_parameters() -> None:

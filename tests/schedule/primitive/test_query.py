@@ -43,6 +43,12 @@ def test_get_loops_golden() -> None:
     assert [sch.get(loop).var.name for loop in sch.get_loops(sch.get_block("exp"))] == ["i0", "j"]
 
 
+def test_get_loops_refuses_more_than_there_are() -> None:
+    sch = softmax()
+    message = refusal(sch.get_loops, sch.get_block("exp"), innermost=3)
+    assert message == "there are 2 loops around the block, not 3"
+
+
 def test_get_producers_golden() -> None:
     sch = softmax()
     assert names(sch, sch.get_producers(sch.get_block("exp"))) == ["max"]

@@ -1,0 +1,3 @@
+"""Features of a program; analytical and learned cost models."""
+
+from .analytical import Analytical

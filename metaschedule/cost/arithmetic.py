@@ -1,0 +1,48 @@
+"""What a store computes: its operations by kind and the elements it loads."""
+
+from __future__ import annotations
+
+from ..ir import Binary, Call, Cast, Expr, Load, Select, Unary, operands
+from ..ir.expr import COMPARISONS, LOGICAL
+
+KINDS = ("add", "multiply", "extreme", "divide", "function", "compare", "select", "cast", "index")
+ADD, MULTIPLY, EXTREME, DIVIDE, FUNCTION, COMPARE, SELECT, CAST, INDEX = range(len(KINDS))
+BINARY = {
+    "+": ADD,
+    "-": ADD,
+    "*": MULTIPLY,
+    "min": EXTREME,
+    "max": EXTREME,
+    "/": DIVIDE,
+    "//": DIVIDE,
+    "%": DIVIDE,
+}
+BINARY |= dict.fromkeys((*COMPARISONS, *LOGICAL), COMPARE)
+# Vector instructions that a function comes to, roughly: most are polynomials.
+FUNCTION_WEIGHT = {
+    "abs": 1, "floor": 1, "ceil": 1, "round": 1, "trunc": 1, "isnan": 1, "isinf": 2, "sqrt": 10, "rsqrt": 14,
+    "exp": 18, "exp2": 16, "sigmoid": 28, "tanh": 25, "erf": 30, "pow": 60,
+}  # fmt: skip
+OTHER_FUNCTION = 40
+
+
+def count_operations(e: Expr, counts: list[float], loads: list[Load]) -> None:
+    """Add what evaluating `e` takes to `counts` (by KINDS) and `loads`."""
+    if isinstance(e, Load):
+        loads.append(e)
+        for index in e.indices:
+            if type(index) is Load or any(type(x) is Load for x in operands(index)):
+                count_operations(index, counts, loads)  # indirect
+        return
+    if isinstance(e, Binary):
+        counts[INDEX if e.dtype == "int64" else BINARY.get(e.op, ADD)] += 1
+    elif isinstance(e, Call):
+        counts[FUNCTION] += FUNCTION_WEIGHT.get(e.name, OTHER_FUNCTION)
+    elif isinstance(e, Select):
+        counts[SELECT] += 1
+    elif isinstance(e, Cast):
+        counts[CAST] += 1
+    elif isinstance(e, Unary):
+        counts[ADD] += 1
+    for x in operands(e):
+        count_operations(x, counts, loads)

@@ -1,0 +1,207 @@
+"""Nests: every store of a program with the loops around it and how each access moves with them.
+
+`nests` takes a schedule, whose state it reads without building the program, or a program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir import (
+    Binary,
+    Block,
+    Body,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Program,
+    Stmt,
+    Store,
+    TupleStore,
+    Var,
+    While,
+    as_int,
+)
+from ..schedule import Schedule
+from ..schedule.state import ROOT, Key, State
+from .arithmetic import KINDS, count_operations
+from .linear import UNKNOWN_EXTENT, Form, Forms
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """A loop around a store; `kind` is what the code generator makes of it."""
+
+    var: Var
+    extent: int
+    kind: str
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """An element that a store reads, writes, or both (`updates`): one form per dimension. `shared` is the
+    number of outer loops that surround every use of an intermediate buffer: lowering gives such a buffer room
+    for one iteration of them."""
+
+    buffer: Buffer
+    forms: list[Form]
+    updates: bool = False
+    shared: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Guard:
+    """`form < limit` around a store."""
+
+    form: Form
+    limit: int
+
+
+@dataclass(slots=True, eq=False)
+class Nest:
+    """One store: loops outermost first, accesses with the written one first, operations by KINDS."""
+
+    loops: list[Loop]
+    accesses: list[Access]
+    operations: list[float]
+    guards: list[Guard]
+    conditions: int  # tests that are not guards: `init` inside a reduction, ifs
+
+
+def nests(program: Program | Schedule) -> list[Nest]:
+    """The stores of a program, in order.
+
+    >>> from metaschedule import workloads
+    >>> update = nests(workloads.create("GMM", b=1, n=4, m=8, k=16))[-1]
+    >>> [loop.extent for loop in update.loops], [a.buffer.name for a in update.accesses]
+    ([4, 8, 16], ['matmul', 'X', 'Y'])
+    """
+    state = program.state if isinstance(program, Schedule) else State(program)
+    walk = _Walk(state)
+    walk.children(ROOT)
+    share_loops(walk.found, set(state.original.params))
+    return walk.found
+
+
+def share_loops(found: list[Nest], params: set[Buffer]) -> None:
+    """Fill in `shared` of every access."""
+    common: dict[Buffer, list[Loop]] = {}
+    for nest in found:
+        for access in nest.accesses:
+            if access.buffer not in params:
+                loops = common.setdefault(access.buffer, nest.loops)
+                if loops is not nest.loops:
+                    common[access.buffer] = loops[: common_prefix(loops, nest.loops)]
+    for nest in found:
+        for access in nest.accesses:
+            access.shared = len(common.get(access.buffer, ()))
+
+
+def common_prefix(a: list[Loop], b: list[Loop]) -> int:
+    """How many outer loops two nests have in common."""
+    count = 0
+    for x, y in zip(a, b):
+        if x is not y:
+            break
+        count += 1
+    return count
+
+
+@dataclass(slots=True)
+class _Walk:
+    state: State
+    found: list[Nest] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    conditions: int = 0
+    forms: Forms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.forms = Forms(self.state)
+
+    def children(self, key: Key) -> None:
+        for child in self.state.children[key]:
+            self.stmt(self.state.nodes[child], child)
+
+    def inside(self, body: Body, key: Key | None) -> None:
+        """What is below a statement: in the flat tree where it has children there."""
+        if key is not None and self.state.children[key]:
+            self.children(key)
+        for s in body:
+            self.stmt(s, None)
+
+    def stmt(self, s: Stmt, key: Key | None) -> None:
+        if isinstance(s, For):
+            self.loop(s, key)
+        elif isinstance(s, Block):
+            self.block(s, key)
+        elif isinstance(s, Store):
+            self.store(s)
+        elif isinstance(s, TupleStore):
+            for x in s.stores:
+                self.store(x)
+        elif isinstance(s, If):
+            self.guarded((s.cond,), s.then, key)
+            self.guarded((s.cond,), s.orelse, None)
+        elif isinstance(s, While):
+            self.loops.append(Loop(Var("while"), UNKNOWN_EXTENT, "serial"))
+            self.inside(s.body, key)
+            self.loops.pop()
+
+    def loop(self, s: For, key: Key | None) -> None:
+        extent = self.forms.bind_loop(s.var, s.extent)
+        if extent == 1:
+            self.inside(s.body, key)
+            return
+        kind = s.kind
+        if kind in ("parallel", "vectorized"):  # within another one it runs serially
+            kind = "serial" if any(loop.kind == kind for loop in self.loops) else kind
+        self.loops.append(Loop(s.var, extent, kind))
+        self.inside(s.body, key)
+        self.loops.pop()
+
+    def block(self, s: Block, key: Key | None) -> None:
+        known = self.forms.known
+        reducing: set[Var] = set()
+        for it, binding in zip(s.iters, s.bindings, strict=True):
+            known[it.var] = form = self.forms.of(binding)
+            if s.init and it.kind == "reduce":
+                reducing |= {var for var, _, _ in form}
+        if s.init:
+            around = self.loops
+            self.loops = [loop for loop in around if loop.var not in reducing]
+            self.guarded(s.predicate, s.init, None)
+            self.loops = around
+        self.conditions += bool(reducing)
+        self.guarded(s.predicate, s.body, key)
+        self.conditions -= bool(reducing)
+
+    def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
+        before, count = self.conditions, len(self.guards)
+        for cond in conditions:
+            limit = as_int(cond.b) if isinstance(cond, Binary) and cond.op == "<" else None
+            if limit is None:
+                self.conditions += 1
+            else:
+                assert isinstance(cond, Binary)
+                self.guards.append(Guard(self.forms.of(cond.a), limit))
+        self.inside(body, key)
+        self.conditions = before
+        del self.guards[count:]
+
+    def store(self, s: Store) -> None:
+        operations = [0.0] * len(KINDS)
+        loads: list = []
+        count_operations(s.value, operations, loads)
+        of = self.forms.of
+        written = Access(s.buffer, [of(i) for i in s.indices])
+        accesses = [written]
+        for load in loads:
+            forms = [of(i) for i in load.indices]
+            same = next((a for a in accesses if a.buffer is load.buffer and a.forms == forms), None)
+            if same is None:
+                accesses.append(Access(load.buffer, forms))
+            elif same is written:
+                written.updates = True
+        self.found.append(Nest(list(self.loops), accesses, operations, list(self.guards), self.conditions))

@@ -1,0 +1,175 @@
+"""Nests of many programs as arrays, and how much memory each touches at every loop level.
+
+Axes: store, access (the written element first), dimension, loop. The last loop is the innermost; where a
+nest has fewer loops, or a buffer fewer dimensions, ones of extent 1 come first. A loop of which an index uses
+several digits (`i // 4`, `i % 4`: a fused loop) is one per digit. Level `l` of an array with one more entry
+than loops means "everything inside the loops before `l`": level 0 is the whole nest, the last level a single
+instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ir import Program, Var, numpy_dtype
+from ..ir.dtypes import DTYPES
+from ..schedule import Schedule
+from .arithmetic import KINDS
+from .nest import Loop, Nest, common_prefix, nests
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED = range(4)
+ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
+KIND = {"parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED}
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A nest with its loops cut into digits. `entries` are (access, dimension, loop, coefficient), the last
+    dimension and the innermost loop being -1; `shared` counts the outer loops that the store before has, too.
+    """
+
+    nest: Nest
+    extents: list[int]
+    kinds: list[int]
+    shared: int
+    entries: list[tuple[int, int, int, int]]
+    tail: float  # the share of tiles that a guard cuts
+    executed: float  # the share of iterations that get past guards on loops outside tiles
+    tests: int
+
+
+def rows_of(found: list[Nest]) -> list[Row]:
+    rows: list[Row] = []
+    before: list[Loop] = []
+    for nest in found:
+        digits = digits_of(nest)
+        shared = common_prefix(before, nest.loops)
+        before = nest.loops
+        extents, kinds, entries = [], [], []
+        place: dict[Var, list[tuple[int, int]]] = {}
+        total = sum(len(cuts) - 1 for cuts in digits)
+        for loop, cuts in zip(nest.loops, digits, strict=True):
+            places = place[loop.var] = []
+            for low, high in zip(cuts[-2::-1], cuts[:0:-1]):
+                places.append((low, len(extents) - total))
+                extents.append(-(-high // low))
+                kinds.append(KIND.get(loop.kind, SERIAL))
+        for a, access in enumerate(nest.accesses):
+            outer = [loop.var for loop in nest.loops[: access.shared]]
+            for d, form in enumerate(access.forms, -len(access.forms)):
+                for (var, start, stop), k in form.items():
+                    if var in place and not any(var is o for o in outer):
+                        entries += [
+                            (a, d, at, abs(k) * (low // start))
+                            for low, at in place[var]
+                            if start <= low < stop
+                        ]
+        outside = sum(len(cuts) - 1 for cuts in digits[:shared])
+        rows.append(Row(nest, extents, kinds, outside, entries, *effect_of_guards(nest)))
+    return rows
+
+
+def effect_of_guards(nest: Nest) -> tuple[float, float, int]:
+    """`tail`, `executed` and `tests` of a nest."""
+    full, executed, tests = 1.0, 1.0, nest.conditions
+    in_tile = {loop.var for loop in nest.loops if loop.kind in ("unrolled", "vectorized")}
+    for guard in nest.guards:
+        reach = width = 1
+        for (var, low, high), k in guard.form.items():
+            span = abs(k) * ((high - 1) // low)
+            reach += span
+            width += span if var in in_tile else 0
+        if reach <= guard.limit:
+            continue
+        if width > 1:
+            full *= (guard.limit // width) / -(-reach // width)
+        else:
+            executed *= guard.limit / reach
+            tests += 1
+    return 1.0 - full, executed, tests
+
+
+def digits_of(nest: Nest) -> list[list[int]]:
+    """Where the digits of each loop begin: 1, ..., extent."""
+    cuts = {loop.var: {1, loop.extent} for loop in nest.loops}
+    for access in nest.accesses:
+        for form in access.forms:
+            for var, low, high in form:
+                if var in cuts:
+                    cuts[var] |= {low, high}
+    return [sorted(cuts[loop.var]) for loop in nest.loops]
+
+
+class Table:
+    """Stores of a batch of programs; `owner[s]` is the number of the program that store `s` belongs to."""
+
+    def __init__(self, programs: Sequence[Program | Schedule]) -> None:
+        rows: list[Row] = []
+        owner: list[int] = []
+        for number, program in enumerate(programs):
+            found = rows_of(nests(program))
+            rows += found
+            owner += [number] * len(found)
+        stores, loops = len(rows), max((len(row.extents) for row in rows), default=0) + 1
+        most = max((len(row.nest.accesses) for row in rows), default=1)
+        ranks = [len(a.buffer.shape) for row in rows for a in row.nest.accesses]
+        box = (stores, most, max(ranks, default=1) or 1)
+        self.count, self.owner = len(programs), np.array(owner, dtype=int)
+        self.extent = np.ones((stores, loops))
+        self.kind = np.zeros((stores, loops), dtype=np.int8)
+        self.shared = np.zeros(stores, dtype=int)
+        self.coefficient = np.zeros((*box, loops))
+        self.shape = np.ones(box)
+        self.item = np.zeros(box[:2])  # bytes of an element; 0 where a store has fewer accesses
+        self.local = np.zeros(box[:2], dtype=bool)  # an intermediate of which one iteration is kept
+        self.updates = np.array([row.nest.accesses[0].updates for row in rows], dtype=bool)
+        self.operations = np.array([row.nest.operations for row in rows]).reshape(stores, len(KINDS))
+        self.tail = np.array([row.tail for row in rows])
+        self.executed = np.array([row.executed for row in rows])
+        self.tests = np.array([row.tests for row in rows])
+        entries: list[tuple[int, int, int, int, int]] = []
+        for s, row in enumerate(rows):
+            if depth := len(row.extents):
+                self.extent[s, -depth:] = row.extents
+                self.kind[s, -depth:] = row.kinds
+            self.shared[s] = loops - depth + row.shared
+            for a, access in enumerate(row.nest.accesses):
+                buffer = access.buffer
+                if buffer.shape:
+                    self.shape[s, a, -len(buffer.shape) :] = buffer.shape
+                self.item[s, a] = ITEM_BYTES[buffer.dtype]
+                self.local[s, a] = access.shared > 0
+            entries += [(s, *entry) for entry in row.entries]
+        if entries:
+            *where, value = np.array(entries).T
+            np.add.at(self.coefficient, tuple(where), value)
+        self.measure_boxes()
+
+    def measure_boxes(self) -> None:
+        """What an access touches at every level: `width` per dimension, `elements`, `lines`; and by how many
+        elements it moves with every loop: `stride`."""
+        moves = self.coefficient > 0
+        steps = self.extent[:, None, None, :] - 1
+        span = 1 + inward(self.coefficient * steps, np.add)
+        points = inward(np.where(moves, self.extent[:, None, None, :], 1), np.multiply, 1)
+        self.width = np.minimum(np.minimum(span, points), self.shape[..., None])
+        self.elements = self.width.prod(axis=2)
+        # The box of an intermediate buffer is its storage.
+        shape = np.where(self.local[..., None], self.width[..., 0], self.shape)
+        strides = np.cumprod(np.concatenate([np.ones_like(shape[..., :1]), shape[..., :0:-1]], -1), -1)[
+            ..., ::-1
+        ]
+        self.stride = (self.coefficient * strides[..., None]).sum(axis=2)
+        self.pitch = strides[..., :-1].min(axis=-1, initial=np.inf, where=shape[..., :-1] > 1)
+        whole = np.logical_and.accumulate((self.width >= shape[..., None])[:, :, :0:-1], axis=2)[:, :, ::-1]
+        joined = np.concatenate([whole, np.ones_like(self.width[:, :, :1], dtype=bool)], axis=2)
+        self.run = np.where(joined, self.width, 1).prod(axis=2)
+
+
+def inward(values: np.ndarray, operation: np.ufunc, empty: float = 0) -> np.ndarray:
+    """Values of loops accumulated over all loops inside each level; `empty` at the innermost level."""
+    inside = operation.accumulate(values[..., ::-1], axis=-1)[..., ::-1]
+    return np.concatenate([inside, np.full((*values.shape[:-1], 1), float(empty))], axis=-1)

@@ -1,0 +1,108 @@
+"""`Record`: one trial. Plain data, so that thousands load fast; the trace is decoded when asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import uuid
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from .. import __version__
+from ..ir import Program, structural_hash
+from ..schedule import Trace, TraceError
+from ..target import Target
+
+LARGEST = 2**63  # integers that SQLite stores are below
+
+
+class Workload(NamedTuple):
+    """A program that was tuned; `metaschedule.parse(script)` gives it back."""
+
+    hash: str
+    name: str
+    script: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One trial of one candidate; never changed: confirming a leader adds another record, `confirmed`.
+
+    The trace is kept as two JSON texts, because thousands of records share a `sketch` (the trace with null
+    for every decision) and differ in `decisions` (a list, in order).
+    """
+
+    workload: str  # structural hash
+    target: str  # Target.key
+    sketch: str | None
+    decisions: str | None
+    outcome: str  # "ok", or what went wrong
+    latency: float | None = None  # seconds; of "ok" only
+    times: tuple[float, ...] = ()  # the repetitions behind it
+    detail: str = ""  # of what went wrong
+    confirmed: bool = False  # measured again as a leader
+    space: str = ""
+    seed: int | None = None
+    trial: int | None = None  # number within the run
+    run: str = ""
+    created: float = field(default_factory=time.time)
+    version: str = __version__
+    uid: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @staticmethod
+    def of(
+        program: Program | str, target: Target | str, trace: Trace | None, outcome: str, **fields: Any
+    ) -> Record:
+        """A record from a program (or its structural hash), a target (or its key) and a trace.
+
+        >>> Record.of("0123abcd", "x86_64:c4", Trace(), "ok", latency=2e-3).trace == Trace()
+        True
+        """
+        sketch, decisions = (None, None) if trace is None else split(trace)
+        return Record(workload_of(program), key_of(target), sketch, decisions, outcome, **fields)
+
+    def __post_init__(self) -> None:
+        if (self.outcome == "ok") != (self.latency is not None):
+            raise ValueError(
+                f"outcome {self.outcome!r} with latency {self.latency}: a latency goes with 'ok'"
+            )
+        if not all(math.isfinite(t) and t >= 0 for t in (self.latency or 0, self.created, *self.times)):
+            raise ValueError("latency, times and created must be finite and not negative")
+        if not all(-LARGEST <= n < LARGEST for n in (self.seed or 0, self.trial or 0)):
+            raise ValueError("seed and trial must fit 64 bits")
+        if (self.sketch is None) != (self.decisions is None):
+            raise ValueError("sketch and decisions are one trace: give both or neither")
+
+    @cached_property
+    def trace(self) -> Trace | None:
+        """The candidate. Raises `TraceError` if what is stored cannot be read."""
+        if self.sketch is None or self.decisions is None:
+            return None
+        try:
+            data = json.loads(self.sketch)
+            sampling = [row for row in data["instructions"] if len(row) == 4]
+            for row, decision in zip(sampling, json.loads(self.decisions), strict=True):
+                row[3] = decision
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise TraceError(f"record {self.uid}: the stored trace is damaged: {error}") from None
+        return Trace.from_json(json.dumps(data))
+
+
+def split(trace: Trace) -> tuple[str, str]:
+    """Sketch and decisions as JSON."""
+    data = trace.as_data()
+    sampling = [row for row in data["instructions"] if len(row) == 4]
+    decisions = json.dumps([row[3] for row in sampling])
+    for row in sampling:
+        row[3] = None
+    return json.dumps(data), decisions
+
+
+def workload_of(program: Program | str) -> str:
+    return program if isinstance(program, str) else structural_hash(program)
+
+
+def key_of(target: Target | str) -> str:
+    return target if isinstance(target, str) else target.key

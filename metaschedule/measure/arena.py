@@ -1,0 +1,60 @@
+"""Arrays in memory that processes share, each ending where a guard begins.
+
+The memory is a file without a name. The process that made it keeps the arrays when another, that ran a
+candidate, dies; a new one maps them again and nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..ir import numpy_dtype
+from ..runtime import ArgSpec
+
+GUARD = 16 << 20  # costs addresses only; wide, because a stray access may be rows away
+NONE, READ, WRITE = 0, 1, 2  # of mprotect
+
+
+class Arena:
+    """One array per spec. Without `fd` the memory is new, with it that of another process's arena."""
+
+    def __init__(self, specs: Sequence[ArgSpec], fd: int | None = None) -> None:
+        self._spans: list[tuple[int, int]] = []
+        at = GUARD
+        for spec in specs:
+            pages = -(-spec.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+            self._spans.append((at, at + pages))
+            at += pages + GUARD
+        self._owner = fd is None
+        self.fd = os.memfd_create("metaschedule-arena") if fd is None else fd
+        if self._owner:
+            os.ftruncate(self.fd, at)
+        self._map = mmap.mmap(self.fd, at)
+        self.arrays = [
+            np.ndarray(spec.shape, numpy_dtype(spec.dtype), self._map, end - spec.nbytes)
+            for spec, (_, end) in zip(specs, self._spans)
+        ]
+
+    def protect(self, writable: range) -> None:
+        """From now on this process faults on writing to other arrays than those, and on the guards."""
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def set_access(begin: int, end: int, access: int) -> None:
+            if libc.mprotect(ctypes.c_void_p(base + begin), ctypes.c_size_t(end - begin), access):
+                raise OSError(ctypes.get_errno(), "mprotect")
+
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        set_access(0, len(self._map), NONE)
+        for i, (begin, end) in enumerate(self._spans):
+            if end > begin:
+                set_access(begin, end, READ | WRITE if i in writable else READ)
+
+    def close(self) -> None:
+        """Give the file back; the memory goes with the last array."""
+        if self._owner:
+            os.close(self.fd)

@@ -1,0 +1,240 @@
+"""`Measurer`: candidates of one workload in, typed outcomes out, whatever they do."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from ..codegen import generate
+from ..errors import ScheduleError, VerifyError
+from ..interpreter import InterpreterError, interpret
+from ..ir import Program
+from ..runtime import ArgSpec, Kernel
+from ..target import Target, missing_features, resolve
+from .arena import Arena
+from .inputs import arrays, values_of
+from .numerics import exact_magnitude, tolerance
+from .outcome import Limits, MeasureError, Outcome, one_line
+from .pool import Job, Pool
+
+REFERENCE_SECONDS = 120.0  # once per workload, and without vectors
+IN_FLIGHT = 2  # per builder: one compiles while the next is on its way
+MEASURE_SECONDS = 0.012  # of repeats per candidate
+CONFIRM_SECONDS = 0.03  # per round
+CONFIRM_ROUNDS = 5
+DEFAULT_LIMITS = Limits()
+
+Candidate = Program | Kernel
+
+
+@dataclass(frozen=True)
+class Built:
+    kernel: Kernel
+    code: bytes
+    seconds: float
+
+
+class Measurer:
+    """Builds, verifies and times candidates of `program`, which is given as written.
+
+    `threads` is how many a candidate may use (default: the target's cores, as far as this process has them).
+    `inputs` are the arrays to use, for programs to which `inputs.arrays` can give no legal ones.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target | str = "native",
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        threads: int | None = None,
+        seed: int = 0,
+        inputs: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        self._program, self._target, self._limits = program, resolve(target), limits
+        if missing := missing_features(self._target):
+            raise ValueError(f"only this machine can be measured, and it lacks {', '.join(missing)}")
+        self._given, self._seed = inputs, seed
+        self._inputs = tuple(ArgSpec(b.name, b.shape, b.dtype) for b in program.inputs)
+        self._outputs = tuple(ArgSpec(b.name, b.shape, b.dtype) for b in program.outputs)
+        # Three parts: inputs, where a candidate writes its outputs, and the expected ones.
+        self._arena = Arena([*self._inputs, *self._outputs, *self._outputs])
+        highest = {b: values.high for b, values in values_of(program).items()}
+        self._magnitude = exact_magnitude(program, highest) if inputs is None else None
+        self._has_reference = False
+        available = sorted(os.sched_getaffinity(0))
+        memory = {"memory": limits.memory}
+        self._builders = Pool("build", len(available), IN_FLIGHT, memory)
+        setup = {
+            # The first ones are cores of their own: Linux counts the second threads of cores last.
+            "cores": available[: threads or self._target.cores],
+            "tolerance": 0.0 if self._magnitude else tolerance(program),
+            "inputs": [asdict(spec) for spec in self._inputs],
+            "outputs": [asdict(spec) for spec in self._outputs],
+            "arena": self._arena.fd,
+        }
+        self._runner = Pool("run", 1, 1, memory | setup, (self._arena.fd,))
+
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers and give back what they used."""
+        self._builders.close()
+        self._runner.close()
+        self._arena.close()
+
+    def measure(self, candidates: Sequence[Candidate], best: float | None = None) -> list[Outcome]:
+        """What becomes of each candidate, in order.
+
+        A latency is the median of repeats; of a candidate that is hopeless beside `best` (seconds) or
+        beside an earlier one, that of a single call.
+        """
+        return self._run(self._build(candidates), best, MEASURE_SECONDS)
+
+    def confirm(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """Leaders once more, in turns, so that a slow minute of the machine is nobody's alone.
+
+        A latency is the smallest of the rounds' medians: the median drops interrupted calls, the smallest
+        the rounds in which something else ran. `times` are the medians.
+        """
+        entries = self._build(candidates)
+        rounds: list[list[Outcome]] = []
+        for _ in range(CONFIRM_ROUNDS):
+            rounds.append(self._run(entries, None, CONFIRM_SECONDS))
+            entries = [entry if outcome.ok else outcome for entry, outcome in zip(entries, rounds[-1])]
+        return [merged(outcomes) for outcomes in zip(*rounds)]
+
+    def _build(self, candidates: Sequence[Candidate]) -> list[Built | Outcome]:
+        """Everything is built before anything runs: one would spoil the other's times."""
+        self._runner.start()
+        makers: list[Callable[[], Kernel]] = [partial(self._kernel, c) for c in candidates]
+        if self._has_reference:
+            return self._compile(makers)
+        reference, *entries = self._compile(
+            [partial(generate, self._program, self._target, fma=False), *makers]
+        )
+        self._establish(reference)
+        return entries
+
+    def _kernel(self, candidate: Candidate) -> Kernel:
+        kernel = candidate if isinstance(candidate, Kernel) else generate(candidate, self._target)
+        for ours, theirs in ((self._inputs, kernel.inputs), (self._outputs, kernel.outputs)):
+            if [(s.shape, s.dtype) for s in ours] != [(s.shape, s.dtype) for s in theirs]:
+                raise ScheduleError("its parameters are not the workload's")
+        return kernel
+
+    def _compile(self, makers: Sequence[Callable[[], Kernel]]) -> list[Built | Outcome]:
+        kernels: dict[int, tuple[Kernel, float]] = {}
+        entries: dict[int, Built | Outcome] = {}
+
+        def jobs() -> Iterator[Job]:
+            for i, make in enumerate(makers):
+                begin = time.perf_counter()
+                try:
+                    kernel = make()
+                except (ScheduleError, VerifyError) as error:
+                    entries[i] = Outcome("illegal", detail=error.message)
+                except Exception as error:  # a bug of ours or of an extension, recorded with the candidate
+                    entries[i] = Outcome("build error", detail=one_line(error))
+                else:
+                    kernels[i] = kernel, time.perf_counter() - begin
+                    header = {"target": kernel.target.to_json()}
+                    yield Job(i, self._limits.build_seconds, header, kernel.llvm.encode())
+
+        for job, (answer, code) in self._builders.run(jobs()):
+            kernel, seconds = kernels.pop(job.key)
+            seconds += answer.get("seconds", 0.0)
+            if answer["kind"] == "ok":
+                entries[job.key] = Built(kernel, code, seconds)
+            else:
+                entries[job.key] = Outcome(answer["kind"], detail=answer["detail"], build_seconds=seconds)
+        return [entries[i] for i in range(len(makers))]
+
+    def _run(self, entries: Sequence[Built | Outcome], best: float | None, min_time: float) -> list[Outcome]:
+        outcomes = {i: entry for i, entry in enumerate(entries) if isinstance(entry, Outcome)}
+
+        def jobs() -> Iterator[Job]:
+            for i, entry in enumerate(entries):
+                if isinstance(entry, Built):
+                    yield self._job(i, entry, self._limits.run_seconds, best=best, min_time=min_time)
+
+        for job, (answer, _) in self._runner.run(jobs()):
+            built = entries[job.key]
+            assert isinstance(built, Built)
+            times = tuple(answer.get("times", ()))
+            latency = statistics.median(times) if times else None
+            if latency is not None:
+                best = min(latency, best or latency)
+            outcomes[job.key] = Outcome(
+                answer["kind"],
+                latency,
+                times,
+                answer.get("detail", ""),
+                built.seconds,
+                answer.get("seconds", 0.0),
+            )
+        return [outcomes[i] for i in range(len(entries))]
+
+    def _job(self, key: int, built: Built, seconds: float, **more: float | bool | None) -> Job:
+        kernel = replace(built.kernel, llvm="").to_json()
+        return Job(key, seconds, {"kernel": kernel, **more}, built.code)
+
+    def _establish(self, reference: Built | Outcome) -> None:
+        """Fill the arena: inputs and what the program makes of them as written.
+
+        Where an assertion fails or a result is not finite, as of the logarithm of a negative number, inputs
+        are positive instead.
+        """
+        rng = np.random.default_rng(self._seed)
+        positive = (False, True) if self._given is None else (False,)
+        failure, results = "", ()
+        for attempt in positive:
+            data = self._given or arrays(self._program, self._magnitude, attempt, rng)
+            for array, values in zip(self._arena.arrays, data, strict=False):
+                array[...] = values
+            failure, results = self._reference_results(reference)
+            if failure is None and (attempt == positive[-1] or all(np.isfinite(r).all() for r in results)):
+                break
+        if failure is not None:
+            raise MeasureError(
+                f"{self._program.name} cannot be run as written: {failure}; "
+                f"if its inputs must be special, pass Measurer(..., inputs=[...])"
+            )
+        for expected, result in zip(self._arena.arrays[-len(self._outputs) :], results, strict=True):
+            expected[...] = result
+        self._has_reference = True
+
+    def _reference_results(self, reference: Built | Outcome) -> tuple[str | None, Sequence[np.ndarray]]:
+        """Why there are none, and the outputs; by the interpreter if the loops as written cannot be built."""
+        first, last = len(self._inputs), len(self._inputs) + len(self._outputs)
+        if isinstance(reference, Outcome):
+            try:
+                results = interpret(self._program, *self._arena.arrays[:first])
+            except InterpreterError as error:
+                return one_line(error), ()
+            return None, results if isinstance(results, tuple) else (results,)
+        job = self._job(0, reference, REFERENCE_SECONDS, reference=True)
+        ((_, (answer, _)),) = self._runner.run([job])
+        if answer["kind"] == "ok":
+            return None, self._arena.arrays[first:last]
+        return f"{answer['kind']}: {answer['detail']}", ()
+
+
+def merged(outcomes: Sequence[Outcome]) -> Outcome:
+    """Of one candidate's rounds."""
+    last = outcomes[-1]
+    if not last.ok:
+        return last
+    medians = tuple(o.latency for o in outcomes if o.latency is not None)
+    seconds = sum(o.run_seconds for o in outcomes)
+    return replace(last, latency=min(medians), times=medians, run_seconds=seconds)

@@ -1,0 +1,197 @@
+"""What may be asked of a program's results: equality, or a tolerance.
+
+Sums and products of small integers are exact in floating point, in any order, fused or not, as long as no
+intermediate result outgrows the significand. `exact_magnitude` finds how large inputs may be for that; of a
+program that rounds (divides, calls exp) `tolerance` says how far two orders of its operations may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ..ir import (
+    Assert,
+    Binary,
+    Block,
+    Body,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    TupleStore,
+    Unary,
+    Var,
+    While,
+    as_int,
+    expressions,
+    free_vars,
+    integer_limits,
+    is_float,
+    is_integer,
+    subexpressions,
+)
+
+DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of the significand
+LARGEST = 20  # bits of the largest inputs tried
+UNKNOWN = 1 << 12  # iterations assumed of a loop whose extent is data
+SAFETY = 8  # times the error expected of K random roundings
+FEWEST = 16  # roundings assumed of any program
+EXACT_CALLS = ("abs", "floor", "ceil", "round", "trunc", "isnan", "isinf")
+INFINITE = 2.0**100  # the start of a minimum or maximum: no operand of a sum
+
+Scope = tuple[tuple[Var, int], ...]
+
+
+class Inexact(Exception):
+    """Somewhere the program rounds."""
+
+
+def exact_magnitude(program: Program, integers: Mapping[Buffer, int]) -> int | None:
+    """The largest absolute value of inputs with which every result is exact; None if there is none.
+
+    `integers` has the largest values of inputs that are not free to choose, such as indices.
+    """
+    for bits in range(LARGEST, -1, -1):
+        try:
+            Magnitudes(program, 1 << bits, integers)
+            return 1 << bits
+        except Inexact:
+            continue
+    return None
+
+
+def tolerance(program: Program) -> float:
+    """How far results may differ, relative to the largest: K roundings add up as their square root."""
+    terms = sum(
+        trips(stmt, scope)
+        for stmt, scope in statements(program.body)
+        if isinstance(stmt, Store) and accumulates(stmt)
+    )
+    floats = {e.dtype for e in expressions(program) if is_float(e.dtype)}
+    rounding = max((2.0 ** -DIGITS[dtype] for dtype in floats), default=0.0)
+    return SAFETY * rounding * math.sqrt(max(FEWEST, terms))
+
+
+def statements(body: Body, scope: Scope = ()) -> Iterator[tuple[Stmt, Scope]]:
+    """Every statement with the loops around it; inside a block with iterators those are the loops."""
+    for s in body:
+        yield s, scope
+        if isinstance(s, For):
+            yield from statements(s.body, (*scope, (s.var, count(s.extent))))
+        elif isinstance(s, Block):
+            inner = tuple((it.var, count(it.extent)) for it in s.iters) or scope
+            yield from statements(s.init, inner)
+            yield from statements(s.body, inner)
+        elif isinstance(s, If):
+            yield from statements(s.then, scope)
+            yield from statements(s.orelse, scope)
+        elif isinstance(s, While):
+            yield from statements(s.body, scope)
+        elif isinstance(s, TupleStore):
+            yield from statements(s.stores, scope)
+
+
+def count(extent: Expr) -> int:
+    known = as_int(extent)
+    return UNKNOWN if known is None else known
+
+
+def accumulates(store: Store) -> bool:
+    return any(isinstance(e, Load) and e.buffer is store.buffer for e in subexpressions(store.value))
+
+
+def trips(store: Store, scope: Scope) -> int:
+    """How often one element is stored to: iterations of the loops that the indices do not use."""
+    used = {var for index in store.indices for var in free_vars(index)}
+    return math.prod(extent for var, extent in scope if var not in used)
+
+
+class Magnitudes:
+    """The largest absolute value that each buffer can hold, worst case; raises Inexact where a float may
+    not be an integer that its type holds exactly."""
+
+    def __init__(self, program: Program, magnitude: int, integers: Mapping[Buffer, int]) -> None:
+        self.of: dict[Buffer, float] = {}
+        self._extents: dict[Var, int] = {}
+        for b in program.inputs:
+            largest = 1 if b.dtype == "bool" else integers.get(b, magnitude)
+            self.of[b] = self._held(largest, b.dtype)
+        for b in program.allocs:
+            if b.data is not None:
+                self.of[b] = max((self._constant(float(x)) for x in b.data.flat), default=0.0)
+        for stmt, scope in statements(program.body):
+            self._extents.update(scope)
+            if isinstance(stmt, Store):
+                self._store(stmt, trips(stmt, scope))
+            elif isinstance(stmt, (If, Assert)):
+                self.expr(stmt.cond)
+            elif isinstance(stmt, While) and any(is_float(e.dtype) for e in expressions(stmt)):
+                raise Inexact  # who knows how often
+
+    def _store(self, store: Store, trips: int) -> None:
+        b = store.buffer
+        before = self.of.get(b, 0.0)
+        if not accumulates(store):
+            self.of[b] = max(before, self.expr(store.value))
+            return
+        self.of[b] = 0.0
+        term = self.expr(store.value)
+        self.of[b] = 1.0
+        if self.expr(store.value) > term + 1 and is_float(b.dtype):
+            raise Inexact  # grows by more than a sum does
+        self.of[b] = self._held(before + trips * term, b.dtype)
+
+    def _held(self, magnitude: float, dtype: str) -> float:
+        if is_float(dtype):
+            if magnitude > 1 << DIGITS[dtype]:
+                raise Inexact
+        elif is_integer(dtype):  # which wraps, in any order to the same
+            return min(magnitude, -integer_limits(dtype)[0] or integer_limits(dtype)[1])
+        return magnitude
+
+    def _constant(self, value: float) -> float:
+        if abs(value) >= INFINITE:
+            return 0.0
+        if value != np.floor(value):
+            raise Inexact
+        return abs(value)
+
+    def expr(self, e: Expr) -> float:
+        return self._held(self._value(e), e.dtype)
+
+    def _value(self, e: Expr) -> float:
+        if isinstance(e, Const):
+            return self._constant(float(e.value))
+        if isinstance(e, Load):
+            return self.of.get(e.buffer, 0.0)
+        if isinstance(e, Var):
+            return self._extents.get(e, UNKNOWN)
+        if isinstance(e, (Unary, Cast)):
+            return self.expr(e.a)
+        if isinstance(e, Select):
+            return max(self.expr(e.cond), self.expr(e.a), self.expr(e.b))
+        if isinstance(e, Call) and e.name in EXACT_CALLS:
+            return self.expr(e.args[0])
+        if isinstance(e, Binary) and not (e.op in ("/", "//", "%") and is_float(e.dtype)):
+            a, b = self.expr(e.a), self.expr(e.b)
+            if e.dtype == "bool":
+                return 1.0
+            if e.op in ("+", "-"):
+                return a + b
+            if e.op == "*":
+                return a * b
+            if e.op in ("min", "max"):
+                return max(a, b)
+            return a if e.op == "//" else b if e.op == "%" else math.inf
+        raise Inexact

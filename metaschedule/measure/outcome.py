@@ -1,0 +1,49 @@
+"""What can become of a candidate, and how much it may cost to find out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KINDS = ("ok", "illegal", "build error", "crash", "timeout", "out of memory", "wrong result")
+
+
+class MeasureError(RuntimeError):
+    """Nothing can be measured, whatever the candidate: the workload itself fails, or no worker starts."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one candidate may take. `memory` is in bytes, beyond what its worker process has at first."""
+
+    build_seconds: float = 10.0
+    run_seconds: float = 10.0
+    memory: int = 4 << 30
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`kind` is one of KINDS; `latency`, in seconds, is known of "ok" only; `times` are its repeats.
+
+    `detail` says more, in one line for people: the signal, the element that is wrong, LLVM's complaint.
+    """
+
+    kind: str
+    latency: float | None = None
+    times: tuple[float, ...] = ()
+    detail: str = ""
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.kind == "ok"
+
+
+def one_line(error: BaseException | str) -> str:
+    """A message that fits into `detail`.
+
+    >>> one_line(ValueError("no such loop\\n    for i in range(3):"))
+    'ValueError: no such loop for i in range(3):'
+    """
+    text = " ".join(str(error).split())
+    return (text if isinstance(error, str) else f"{type(error).__name__}: {text}")[:300]

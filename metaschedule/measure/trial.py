@@ -1,0 +1,117 @@
+"""One candidate in the process that runs candidates: is it right, how long does it take, is it still right?
+
+Checks use arrays that end at guard pages, timing others, aligned as users' mostly are. Before a check
+outputs and workspace are filled with garbage, because what the last candidate left is right. There are three:
+before timing, of what the last timed call left, and after; two calls in a row, for what goes wrong by turns.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir import numpy_dtype
+from ..runtime import ArgSpec, Executable, Kernel, KernelAssertion
+from ..runtime.kernel import align
+from .arena import Arena
+from .compare import difference
+from .frames import Frame, Header
+
+NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
+HOPELESS = 4.0  # times the best: not worth a second look
+GLANCES = 3  # calls before a candidate is called hopeless: one alone may have been interrupted
+LONG = 0.01  # seconds; calls that long need no native loop
+LONGEST = 0.3  # seconds in all for repeats of such calls
+
+
+class Wrong(Exception):
+    """A result that is not the reference's."""
+
+
+class Trial:
+    """The arrays of one workload. `setup` has specs of the parameters, the arena's file, the cores to use."""
+
+    def __init__(self, setup: Header) -> None:
+        os.sched_setaffinity(0, setup["cores"])
+        self._threads = len(setup["cores"])
+        self._tolerance: float = setup["tolerance"]
+        inputs = [ArgSpec(**spec) for spec in setup["inputs"]]
+        self._outputs = [ArgSpec(**spec) for spec in setup["outputs"]]
+        arena = Arena([*inputs, *self._outputs, *self._outputs], setup["arena"])
+        first, second = len(inputs), len(inputs) + len(self._outputs)
+        self._guarded, self._expected = arena.arrays[:second], arena.arrays[second:]
+        arena.protect(writable=range(first, second))
+        self._timed = aligned(inputs + self._outputs)
+        self._input_count = first
+
+    def answer(self, header: Header, code: bytes) -> Frame:
+        kernel = Kernel.from_json(header["kernel"] | {"llvm": ""})
+        reference = "reference" in header
+        exe = Executable(kernel, code=code, threads=1 if reference else self._threads)
+        try:
+            self._call(exe, NAN)
+            if reference:  # the parent reads it from the guarded outputs
+                return {"kind": "ok"}, b""
+            self._compare(self._guarded)
+            times = self._time(exe, header["best"], header["min_time"])
+            self._compare(self._timed)
+            self._call(exe, HUGE)
+            self._compare(self._guarded)
+        except KernelAssertion as error:
+            return {"kind": "wrong result", "detail": f"its assertion fails: {error}"}, b""
+        except Wrong as error:
+            return {"kind": "wrong result", "detail": str(error)}, b""
+        return {"kind": "ok", "times": times}, b""
+
+    def _call(self, exe: Executable, garbage: int) -> None:
+        for array in self._guarded[self._input_count :]:
+            fill(array, garbage)
+        exe.fill_workspace(garbage)
+        exe(*self._guarded)
+
+    def _compare(self, arguments: Sequence[np.ndarray]) -> None:
+        results = arguments[self._input_count :]
+        for spec, got, want in zip(self._outputs, results, self._expected, strict=True):
+            if found := difference(spec, got, want, self._tolerance):
+                raise Wrong(found)
+
+    def _time(self, exe: Executable, best: float | None, min_time: float) -> list[float]:
+        """Seconds of repeated calls; of one only, if it cannot compete with the best."""
+        for array, source in zip(self._timed, self._guarded[: self._input_count]):
+            array[...] = source
+        glances = [stopwatch(exe, self._timed)]
+        while best and min(glances) > HOPELESS * best:
+            if len(glances) == GLANCES or sum(glances) > LONG:
+                return [min(glances)]
+            glances.append(stopwatch(exe, self._timed))
+        if min(glances) < LONG:
+            return list(exe.benchmark(*self._timed, min_time=min_time).times)
+        times = [stopwatch(exe, self._timed)]
+        while (len(times) < 3 or sum(times) < min_time) and sum(times) < LONGEST:
+            times.append(stopwatch(exe, self._timed))
+        return times
+
+
+def stopwatch(exe: Executable, arguments: Sequence[Any]) -> float:
+    begin = time.perf_counter()
+    exe(*arguments)
+    return time.perf_counter() - begin
+
+
+def fill(array: np.ndarray, byte: int) -> None:
+    array.reshape(-1).view(np.uint8)[...] = byte
+
+
+def aligned(specs: Sequence[ArgSpec]) -> list[np.ndarray]:
+    """Arrays at the start of cache lines, with a line in between so that not all begin alike in a page."""
+    memory = np.zeros(sum(align(spec.nbytes) + align(1) for spec in specs) + align(1), np.uint8)
+    arrays: list[np.ndarray] = []
+    at = -memory.ctypes.data % align(1)
+    for spec in specs:
+        arrays.append(np.ndarray(spec.shape, numpy_dtype(spec.dtype), memory.data, at))
+        at += align(spec.nbytes) + align(1)
+    return arrays

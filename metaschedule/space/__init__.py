@@ -1,0 +1,2 @@
+from .space import Space
+from .register_tiling import RegisterTiling

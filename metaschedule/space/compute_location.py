@@ -1,0 +1,31 @@
+"""RandomComputeLocation: where a producer is computed is a random variable.
+
+This is also how padding is materialised: as a whole, or for a chunk, a row or a tile of its consumer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import Block
+from ..schedule import BlockRV, Schedule
+from ..target import Target
+from .facts import CLAIMED, consumers, is_output, is_spatial, only_store
+from .stage import schedule_stage
+
+
+@dataclass(frozen=True)
+class RandomComputeLocation:
+    """Compute a stage at a drawn loop of its consumers (or leave it where it is), vectorized in its place."""
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        users = consumers(sch, block)
+        if is_output(sch, block) or not users or not is_spatial(node) or only_store(node) is None:
+            return [sch]
+        if not any(CLAIMED in user.annotations for user in users):
+            return [sch]  # its consumers have no tiles at which to compute it
+        sch.compute_at(block, sch.sample_compute_location(block))
+        schedule_stage(sch, block, target)
+        sch.annotate(block, CLAIMED, "RandomComputeLocation")
+        return [sch]

@@ -1,0 +1,158 @@
+"""What modules ask about a block before they transform it.
+
+>>> from metaschedule import Schedule, workloads
+>>> sch = Schedule(workloads.create("GMM"))
+>>> matmul = sch.get(sch.get_block("matmul"))
+>>> vector_iterator(matmul).name, [it.var.name for it in reused(matmul)]
+('v_j', ['v_i', 'v_j'])
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir import (
+    Binary, Block, Call, Const, Expr, Iter, Load, Select, Store, Var, as_int, expressions, free_vars,
+    subexpressions,
+)  # fmt: skip
+from ..schedule import BlockRV, Schedule
+
+CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
+EXPENSIVE = frozenset(["exp", "log", "erf", "tanh", "sqrt", "sin", "cos", "pow", "sigmoid"])
+
+
+def blocks_from_outputs(sch: Schedule) -> list[str]:
+    """The innermost blocks of a schedule, the last first."""
+    state = sch.state
+    found: list[str] = []
+
+    def visit(key: object) -> None:
+        for child in state.children[key]:  # pyright: ignore[reportArgumentType]
+            if isinstance(child, str) and not state.children[child]:
+                found.append(child)
+            visit(child)
+
+    visit("")
+    return found[::-1]
+
+
+def claimed(block: Block) -> bool:
+    return CLAIMED in block.annotations
+
+
+def is_spatial(block: Block) -> bool:
+    """Whether every instance has a result of its own."""
+    return bool(block.iters) and not block.init and all(it.kind == "spatial" for it in block.iters)
+
+
+def is_reduction(block: Block) -> bool:
+    return bool(block.init) and any(it.kind == "reduce" for it in block.iters)
+
+
+def loads(block: Block) -> list[Load]:
+    """What a block reads, without its own results."""
+    own = {r.buffer for r in block.writes}
+    found: list[Load] = []
+    for e in expressions(block.body):
+        found += [x for x in subexpressions(e) if isinstance(x, Load) and x.buffer not in own]
+    return found
+
+
+def only_store(block: Block) -> Store | None:
+    """The store that is all a block does."""
+    single = len(block.body) == 1 and isinstance(block.body[0], Store)
+    return block.body[0] if single and isinstance(block.body[0], Store) else None
+
+
+def coefficient(e: Expr, var: Var) -> int | None:
+    """By how much an index moves with a variable; None if that is not a constant."""
+    if e is var:
+        return 1
+    if isinstance(e, Binary) and e.op in ("+", "-"):
+        a, b = coefficient(e.a, var), coefficient(e.b, var)
+        return None if a is None or b is None else a + b if e.op == "+" else a - b
+    if isinstance(e, Binary) and e.op == "*":
+        for factor, other in ((e.a, e.b), (e.b, e.a)):
+            if isinstance(factor, Const):
+                found = coefficient(other, var)
+                return None if found is None else int(factor.value) * found
+    return None if uses(e, var) else 0
+
+
+def uses(e: Expr, var: Var) -> bool:
+    return any(x is var for x in free_vars(e))
+
+
+def mentions(load: Load, var: Var) -> bool:
+    return any(uses(index, var) for index in load.indices)
+
+
+def stride(load: Load | Store, var: Var) -> int | None:
+    """How many elements an access moves with a variable; None if that varies."""
+    total, step = 0, 1
+    for index, size in zip(reversed(load.indices), reversed(load.buffer.shape)):
+        moved = coefficient(index, var)
+        if moved is None:
+            return None
+        total, step = total + moved * step, step * size
+    return total
+
+
+def extent(it: Iter) -> int | None:
+    return as_int(it.extent)
+
+
+def volume(block: Block, kind: str) -> int | None:
+    """How many values the iterators of a kind take together."""
+    sizes = [extent(it) for it in block.iters if it.kind == kind]
+    return None if None in sizes else math.prod([n for n in sizes if n is not None])
+
+
+def vector_iterator(block: Block) -> Var | None:
+    """The spatial iterator along which results are contiguous."""
+    store = only_store(block)
+    if store is None:
+        return None
+    for it in reversed(block.iters):
+        if it.kind == "spatial" and extent(it) not in (None, 1) and stride(store, it.var) == 1:
+            return it.var
+    return None
+
+
+def reused(block: Block) -> list[Iter]:
+    """The spatial iterators that some operand does not depend on: along them its elements are read again."""
+    operands = loads(block)
+    return [
+        it
+        for it in block.iters
+        if it.kind == "spatial" and extent(it) not in (None, 1)
+        and any(not mentions(load, it.var) for load in operands)
+    ]  # fmt: skip
+
+
+def has_reuse(block: Block) -> bool:
+    """Whether tiling a reduction pays: it reads elements again along a spatial iterator."""
+    return is_reduction(block) and only_store(block) is not None and bool(reused(block))
+
+
+def is_expensive(block: Block) -> bool:
+    return any(
+        isinstance(x, Call) and x.name in EXPENSIVE
+        for e in expressions(block.body)
+        for x in subexpressions(e)
+    )
+
+
+def has_conditions(block: Block) -> bool:
+    return any(isinstance(x, Select) for e in expressions(block.body) for x in subexpressions(e))
+
+
+def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
+    """The blocks that read what a block writes."""
+    written = {r.buffer for r in sch.get(block).writes}
+    readers = [sch.state.nodes[name] for name in blocks_from_outputs(sch)]
+    return [b for b in readers[::-1] if any(r.buffer in written for r in b.reads)]
+
+
+def is_output(sch: Schedule, block: BlockRV) -> bool:
+    return any(r.buffer in sch.state.original.outputs for r in sch.get(block).writes)

@@ -1,0 +1,72 @@
+"""InlineConstants and AutoInline: stages that need no buffer of their own disappear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ScheduleError
+from ..ir import Block
+from ..schedule import BlockRV, Schedule
+from ..target import Target
+from .facts import (
+    consumers, has_conditions, is_expensive, is_output, is_reduction, is_spatial, loads, only_store, stride,
+    vector_iterator,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class InlineConstants:
+    """Put values that read nothing (fills, tables of indices) where they are used."""
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        if is_spatial(node) and only_store(node) and not loads(node) and not is_output(sch, block):
+            sch.compute_inline(block)
+        return [sch]
+
+
+@dataclass(frozen=True)
+class AutoInline:
+    """Put an element-wise stage into its consumers, or else into its producer.
+
+    Not into consumers: a stage that would be computed more often than now if that is expensive; conditions
+    (padding) that would come to stand inside a reduction; a transposition, which is worth a copy that is
+    made well. Into its producer: only a stage that nothing but this one producer feeds.
+    """
+
+    into_consumer: bool = True
+    into_producer: bool = False
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        if not is_spatial(node) or only_store(node) is None:
+            return [sch]
+        if self.into_consumer and not is_output(sch, block) and not self.refusal(sch, block):
+            sch.compute_inline(block)
+        elif self.into_producer and len(node.reads) == 1:
+            try:
+                sch.reverse_compute_inline(block)
+            except ScheduleError:
+                pass  # its producer is a parameter, or has other consumers
+        return [sch]
+
+    def refusal(self, sch: Schedule, block: BlockRV) -> str:
+        """Why a stage should not go into its consumers; empty if it should."""
+        node: Block = sch.get(block)
+        users = consumers(sch, block)
+        reducing = any(is_reduction(u) for u in users)
+        if not users:
+            return "nothing reads it"
+        if is_expensive(node) and (reducing or len(users) > 1):
+            return "it would be computed again"
+        if has_conditions(node) and reducing:
+            return "its conditions would stand inside a reduction"
+        if transposes(node):
+            return "it changes which elements are contiguous"
+        return ""
+
+
+def transposes(block: Block) -> bool:
+    """Whether some load jumps where the results are contiguous."""
+    along = vector_iterator(block)
+    return along is not None and any(stride(load, along) not in (0, 1) for load in loads(block))

@@ -1,0 +1,85 @@
+"""ParallelVectorizeUnroll: what becomes of the loops of blocks that no other module has finished.
+
+The module only annotates; `RewriteLoopKinds` does it at the end, when the loops are what they will be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ScheduleError
+from ..ir import Block
+from ..schedule import BlockRV, Schedule
+from ..target import Target
+from .facts import CLAIMED, blocks_from_outputs, claimed, is_spatial, only_store
+from .multi_level_tiling import TILED
+from .stage import schedule_stage
+
+KINDS = "loop_kinds"  # annotation: RewriteLoopKinds is to choose kinds for the loops of this block
+UNROLL = "unroll"
+
+
+@dataclass(frozen=True)
+class ParallelVectorizeUnroll:
+    """Ask for parallel outer loops, vectorized inner ones, and unrolling as far as a drawn number of steps."""
+
+    unroll_steps: tuple[int, ...] = (0, 16, 64, 256)
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        if not node.iters:
+            return [sch]
+        sch.annotate(block, KINDS, True)
+        if not is_spatial(node):
+            choices = [1 / len(self.unroll_steps)] * len(self.unroll_steps)
+            sch.annotate(block, UNROLL, sch.sample_categorical(self.unroll_steps, choices))
+        return [sch]
+
+
+@dataclass(frozen=True)
+class RewriteLoopKinds:
+    """Carry out what `ParallelVectorizeUnroll` asked for."""
+
+    def __call__(self, sch: Schedule, target: Target) -> None:
+        for name in blocks_from_outputs(sch):
+            if KINDS not in sch.state.nodes[name].annotations or claimed(sch.state.nodes[name]):
+                continue
+            block = sch.get_block(name)
+            sch.unannotate(block, KINDS)
+            node: Block = sch.get(block)
+            steps = (tiled_loops,) if TILED in node.annotations else (stage_loops, outer_loops)
+            for step in steps:
+                trial = sch.fork()
+                try:
+                    step(trial, trial.get_block(name), target)
+                except ScheduleError:
+                    continue
+                step(sch, block, target)
+                break
+
+
+def stage_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
+    node: Block = sch.get(block)
+    if only_store(node) is None or not is_spatial(node) or len(sch.get_loops(block)) != len(node.iters):
+        raise ScheduleError("not a stage of its own")
+    schedule_stage(sch, block, target)
+    sch.annotate(block, CLAIMED, "ParallelVectorizeUnroll")
+
+
+def tiled_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """The first level in parallel, the last loop in vectors."""
+    node: Block = sch.get(block)
+    loops = sch.get_loops(block)
+    first = loops[: node.annotations[TILED]]
+    sch.vectorize(loops[-1])
+    sch.parallel(sch.fuse(*first) if len(first) > 1 else first[0])
+
+
+def outer_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """The outermost loop that can be, in parallel."""
+    for loop in sch.get_loops(block):
+        extent = sch.state.fixed_extent(sch.get(loop).var)
+        if extent == 1:
+            continue
+        sch.parallel(loop)
+        return

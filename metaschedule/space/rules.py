@@ -1,0 +1,78 @@
+"""Rules for some blocks only: by name, by a predicate, or by an annotation of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir import Block
+from ..schedule import BlockRV, Schedule
+from ..target import Target
+from .facts import CLAIMED
+from .space import name_of
+
+RULE = "schedule_rule"  # annotation of a block that says which custom rule is meant for it
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class For:
+    """A schedule of the user's own for the blocks that are meant; the space does the rest of the program.
+
+    `blocks` is a name or a predicate over `Block`; `rule(sch, block)` or `rule(sch, block, target)` transforms
+    the schedule it is given, or returns a list of schedules. The other modules then leave the block alone.
+
+    >>> def rule(sch, block):
+    ...     sch.parallel(sch.get_loops(block)[0])
+    >>> For("matmul", rule)
+    For('matmul', rule)
+    """
+
+    blocks: str | Callable[[Block], bool]
+    rule: Rule
+
+    @property
+    def name(self) -> str:
+        return f"For({self._which}, {name_of(self.rule)})"
+
+    @property
+    def _which(self) -> str:
+        return repr(self.blocks) if isinstance(self.blocks, str) else name_of(self.blocks)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        meant = node.name == self.blocks if isinstance(self.blocks, str) else self.blocks(node)
+        return applied(self.rule, sch, block, target) if meant else [sch]
+
+
+@dataclass(frozen=True)
+class ApplyCustomRule:
+    """The rules that a program asks for: a block annotated with `schedule_rule` gets the rule of that name."""
+
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        wanted = sch.get(block).annotations.get(RULE)
+        if wanted is None:
+            return [sch]
+        if wanted not in self.rules:
+            known = ", ".join(self.rules) or "none"
+            raise ValueError(
+                f"block {sch.get(block).name!r} asks for the rule {wanted!r}, and there is none: known are {known}"
+            )
+        return applied(self.rules[wanted], sch, block, target)
+
+
+def applied(rule: Rule, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+    takes_target = getattr(getattr(rule, "__code__", None), "co_argcount", 3) > 2
+    made = rule(sch, block, target) if takes_target else rule(sch, block)
+    found: list[Schedule] = [sch] if made is None else made
+    for one in found:
+        name = one.get(block).name if one.state.values[block] in one.state.nodes else None
+        if name is not None and CLAIMED not in one.get(block).annotations:
+            one.annotate(block, CLAIMED, name_of(rule))
+    return found

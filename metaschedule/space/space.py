@@ -1,0 +1,197 @@
+"""`Space`: modules in order, and what becomes of a program under them.
+
+The modules are applied one after the other, each to every block from the outputs up; a module may fork. What
+results is completed by the post-processors. The trace of each is a *sketch*: its structure does not depend on
+the decisions in it, so a candidate is a sketch replayed with other decisions, and no module runs again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from ..errors import ScheduleError
+from ..ir import Program, structural_hash
+from ..schedule import BlockRV, Schedule, Trace
+from ..target import Target, resolve
+from .facts import blocks_from_outputs, claimed
+
+Module = Callable[[Schedule, BlockRV, Target], list[Schedule]]
+PostProcessor = Callable[[Schedule, Target], None]
+Check = Callable[[Schedule, Target], None]  # raises ScheduleError
+Rejections = Counter[tuple[str, str]]  # (who, why) -> how often
+
+MOST_SKETCHES = 64
+ATTEMPTS = 64  # draws for one valid candidate
+
+
+class SpaceLike(Protocol):
+    """What a search needs of a space."""
+
+    @property
+    def name(self) -> str: ...
+    def sketches(self, program: Program) -> list[Trace]: ...
+    def sample(self, program: Program, rng: random.Random | int = 0) -> Schedule: ...
+    def check(self, sch: Schedule) -> None: ...
+
+
+class Space:
+    """An ordered collection of modules, post-processors and checks, for a target.
+
+    `space + module` lets a module see every block before the others do; `space - "Name"` leaves one out;
+    `space.replace("Name", module)` puts one in its place. Spaces compare by what they hold.
+
+    >>> space = Space([], name="loops as written")
+    >>> from metaschedule import workloads
+    >>> len(space.sketches(workloads.create("GMM")))
+    1
+    """
+
+    def __init__(
+        self,
+        modules: Iterable[Module] = (),
+        postprocessors: Iterable[PostProcessor] = (),
+        checks: Iterable[Check] = (),
+        target: Target | str = "native",
+        name: str = "",
+    ) -> None:
+        self.modules = tuple(modules)
+        self.postprocessors = tuple(postprocessors)
+        self.checks = tuple(checks)
+        self.target = resolve(target)
+        self._name = name
+        self._sketches: dict[str, tuple[list[Trace], Rejections]] = {}
+
+    # --- composition ---
+
+    @property
+    def name(self) -> str:
+        """What a record says it came from."""
+        return self._name or " + ".join(name_of(m) for m in self.modules) or "empty"
+
+    def __add__(self, module: Module) -> Space:
+        return self._with((module, *self.modules), f"{name_of(module)} + {self.name}")
+
+    def __sub__(self, name: str) -> Space:
+        self._position(name)
+        kept = tuple(m for m in self.modules if name_of(m) != name)
+        rest = tuple(p for p in self.postprocessors if name_of(p) != name)
+        new = self._with(kept, f"{self.name} - {name}")
+        new.postprocessors = rest
+        new.checks = tuple(c for c in self.checks if name_of(c) != name)
+        return new
+
+    def replace(self, name: str, module: Any) -> Space:
+        """The space with another module (or post-processor, or check) in the place of one."""
+        self._position(name)
+        new = self._with(self.modules, f"{self.name}[{name} = {name_of(module)}]")
+        for field in ("modules", "postprocessors", "checks"):
+            parts = getattr(self, field)
+            setattr(new, field, tuple(module if name_of(p) == name else p for p in parts))
+        return new
+
+    def _position(self, name: str) -> None:
+        known = [name_of(p) for p in (*self.modules, *self.postprocessors, *self.checks)]
+        if name not in known:
+            raise ValueError(f"the space has no {name!r}; it has {', '.join(known)}")
+
+    def _with(self, modules: Sequence[Module], name: str) -> Space:
+        return Space(modules, self.postprocessors, self.checks, self.target, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((self.target, *map(repr, self.modules)))
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self.target, self.modules, self.postprocessors, self.checks)
+
+    def __repr__(self) -> str:
+        lines = [f"Space {self.name} for {self.target}"]
+        for title in ("modules", "postprocessors", "checks"):
+            lines += [f"  {title[:-1]} {part!r}" for part in getattr(self, title)]
+        return "\n".join(lines)
+
+    # --- generation ---
+
+    def sketches(self, program: Program) -> list[Trace]:
+        """The traces that the modules give, each with the decisions of one draw."""
+        return self.explored(program)[0]
+
+    def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
+        """The sketches, and what was refused on the way."""
+        key = structural_hash(program)
+        if key not in self._sketches:
+            self._sketches[key] = self._explore(program)
+        sketches, rejections = self._sketches[key]
+        return list(sketches), rejections
+
+    def _explore(self, program: Program) -> tuple[list[Trace], Rejections]:
+        refused: Rejections = Counter()
+        states = [Schedule(program, seed=0)]
+        for module in self.modules:
+            states = [new for sch in states for new in visited(module, sch, self.target, refused)]
+        found: dict[Trace, None] = {}
+        for sch in states[:MOST_SKETCHES]:
+            for post in self.postprocessors:
+                try:
+                    post(sch, self.target)
+                except ScheduleError as error:
+                    refused[name_of(post), error.message] += 1
+                    break
+            else:
+                found[sch.trace.without_dead()] = None
+        return list(found), refused
+
+    def sample(
+        self, program: Program, rng: random.Random | int = 0, rejections: Rejections | None = None
+    ) -> Schedule:
+        """One valid candidate: a sketch with its decisions drawn."""
+        rng = rng if isinstance(rng, random.Random) else random.Random(rng)
+        sketches = self.sketches(program)
+        refused: Rejections = Counter() if rejections is None else rejections
+        for _ in range(ATTEMPTS if sketches else 0):
+            try:
+                sch = rng.choice(sketches).apply(program, rng=rng)
+                self.check(sch)
+                return sch
+            except ScheduleError as error:
+                refused[error.call.partition("(")[0] or "check", error.message] += 1
+        raise ScheduleError(
+            f"no valid candidate in {ATTEMPTS} draws from {len(sketches)} sketches of {program.name}",
+            help=f"most often: {refused.most_common(1)}; see `metaschedule space` for all reasons",
+        )
+
+    def check(self, sch: Schedule) -> None:
+        """Raise `ScheduleError` if a candidate should not be built."""
+        for check in self.checks:
+            check(sch, self.target)
+
+
+def visited(module: Module, sch: Schedule, target: Target, refused: Rejections) -> list[Schedule]:
+    """The schedules that a module makes of one, block by block from the outputs up."""
+    done = [sch]
+    for name in blocks_from_outputs(sch):
+        following: list[Schedule] = []
+        for current in done:
+            known = current.state.find_block(name)
+            if known is None or claimed(current.state.nodes[known]):
+                following.append(current)
+                continue
+            attempt = current.fork()
+            try:
+                made = module(attempt, attempt.get_block(name), target)
+            except ScheduleError as error:
+                refused[name_of(module), error.message] += 1
+                made = [current]
+            following += made
+        done = following
+    return done
+
+
+def name_of(part: Any) -> str:
+    """What a module, post-processor or check is called."""
+    return getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__

@@ -1,0 +1,78 @@
+"""Loop kinds for a stage that reads nothing twice: copies, pads, element-wise operators."""
+
+from __future__ import annotations
+
+import math
+
+from ..ir import Block
+from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
+from ..target import Target
+from .facts import extent, is_spatial, loads, only_store, stride, vector_iterator
+
+VECTORS = (1, 2, 4)  # hardware vectors in a vectorized loop
+CHUNKS = 8  # per core: what a parallel loop should have at least
+
+
+def schedule_stage(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """Parallel loops outside, vectors inside. The block's own loops are one per iterator, whether it was moved
+    to another place or not.
+
+    Iterators whose results lie side by side become one loop if the last is short. A load that is contiguous
+    along another iterator than the store is transposed in registers: that loop is split by the width of a
+    vector too, and unrolled.
+    """
+    stage: Block = sch.get(block)
+    store, along = only_store(stage), vector_iterator(stage)
+    if not is_spatial(stage) or store is None:
+        return
+    loops = sch.get_loops(block, len(stage.iters))
+    sizes = [extent(it) or 1 for it in stage.iters]
+    lanes = target.lanes(store.buffer.dtype)
+    if along is None:
+        parallel_outside(sch, loops, sizes, target)
+        return
+    column = next(n for n, it in enumerate(stage.iters) if it.var is along)
+    across = [
+        n
+        for n, it in enumerate(stage.iters)
+        if n != column and sizes[n] > 1
+        and any(stride(load, it.var) == 1 and stride(load, along) not in (0, 1) for load in loads(stage))
+    ]  # fmt: skip
+    outer = [n for n in range(len(loops)) if n != column]
+    inner = loops[column]
+    if across:
+        row = across[-1]
+        outer.remove(row)
+        whole, rows = sch.split(loops[row], [None, lanes])
+        panels, columns = sch.split(inner, [None, lanes])
+        sch.reorder(*[loops[n] for n in outer], whole, panels, rows, columns)
+        sch.unroll(rows)
+        loops, sizes = [loops[n] for n in outer] + [whole], [sizes[n] for n in outer] + [sizes[row] // lanes]
+    else:
+        if outer:
+            sch.reorder(*[loops[n] for n in outer], inner)
+        size = sizes[column]
+        while outer and size < lanes and stride(store, stage.iters[outer[-1]].var) == size:
+            size *= sizes[outer[-1]]
+            inner = sch.fuse(loops[outer.pop()], inner)
+        _, columns = sch.split(inner, [None, vector_length(sch, lanes, size)])
+        loops, sizes = [loops[n] for n in outer], [sizes[n] for n in outer]
+    sch.vectorize(columns)
+    parallel_outside(sch, loops, sizes, target)
+
+
+def parallel_outside(sch: Schedule, loops: list[LoopRV], sizes: list[int], target: Target) -> None:
+    """Fuse as many outer loops as give every core enough to do, and let them run in parallel."""
+    for count in range(1, len(loops) + 1):
+        if math.prod(sizes[:count]) >= CHUNKS * target.cores or count == len(loops):
+            if math.prod(sizes[:count]) > 1:
+                sch.parallel(sch.fuse(*loops[:count]) if count > 1 else loops[0])
+            return
+
+
+def vector_length(sch: Schedule, lanes: int, size: int) -> int | ExprRV:
+    """How many elements to compute at once: some hardware vectors, no more than there are elements."""
+    options = [lanes * n for n in VECTORS if lanes * n <= size]
+    if len(options) < 2:
+        return min(size, lanes)
+    return sch.sample_categorical(options, [1 / len(options)] * len(options))

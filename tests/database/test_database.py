@@ -1,0 +1,261 @@
+"""Records go in and come out as they were: in memory, in a file, between files."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import metaschedule as ms
+from metaschedule.database import Counts, Database, DatabaseError, Record
+from metaschedule.schedule import TraceError
+from tests.database.examples import PROGRAM, TARGET, WORKLOAD, candidate, failed, ok
+
+
+@pytest.fixture(params=["memory", "file"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    db = ms.database.open(None if request.param == "memory" else tmp_path / "tuning.db")
+    db.add_program(PROGRAM)
+    return db
+
+
+integers = st.none() | st.integers(-(2**63), 2**63 - 1)
+seconds = st.floats(0, 1e300)
+common = {
+    "times": st.lists(seconds, max_size=4).map(tuple),
+    "detail": st.text(),
+    "confirmed": st.booleans(),
+    "space": st.text(),
+    "seed": integers,
+    "trial": integers,
+    "run": st.text(),
+    "created": seconds,
+    "version": st.text(),
+}
+records = st.builds(
+    Record.of,
+    st.just(WORKLOAD),
+    st.text(),
+    st.none() | st.integers(0, 5).map(candidate),
+    st.just("ok"),
+    latency=seconds,
+    **common,
+) | st.builds(
+    Record.of, st.just(WORKLOAD), st.text(), st.none(), st.text().filter(lambda s: s != "ok"), **common
+)
+
+
+@given(st.lists(records, max_size=5, unique_by=lambda r: r.uid))
+def test_records_return_as_they_were_and_in_order(rows: list[Record]) -> None:
+    with ms.database.open(None) as db:
+        db.add_program(PROGRAM)
+        assert db.add_all(rows) == Counts(len(rows), 0)
+        assert db.records() == rows
+        assert [r.trace for r in db.records()] == [r.trace for r in rows]
+
+
+def test_a_file_keeps_records_for_the_next_process(tmp_path: Path) -> None:
+    records = [ok(times=(1e-3, 2e-3), seed=7), failed(detail="signal 11")]
+    with ms.database.open(tmp_path / "tuning.db") as db:
+        db.add_program(PROGRAM)
+        db.add_all(records)
+    assert [p.name for p in tmp_path.iterdir()] == ["tuning.db"]
+    with ms.database.open(str(tmp_path / "tuning.db")) as db:
+        assert db.records() == records
+
+
+def test_the_stored_trace_rebuilds_the_candidate(db: Database) -> None:
+    db.add(Record.of(PROGRAM, TARGET, candidate(seed=3), "ok", latency=1.0))
+    trace = db.records()[0].trace
+    assert trace is not None
+    assert trace == candidate(seed=3)
+    assert ms.structural_equal(trace.apply(PROGRAM).program, candidate(seed=3).apply(PROGRAM).program)
+
+
+def test_a_sketch_is_stored_once(db: Database) -> None:
+    traces = [candidate(seed) for seed in range(20)]
+    assert len(set(traces)) > 10
+    db.add_all([Record.of(PROGRAM, TARGET, trace, "ok", latency=1.0) for trace in traces])
+    assert db.connection.execute("SELECT count(*) FROM sketches").fetchone() == (1,)
+    assert [r.trace for r in db.records()] == traces
+
+
+def test_ten_thousand_records_are_a_small_file_and_list_without_their_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tuning.db"
+    record = ok(times=(0.12345678901234567,) * 5)
+    with ms.database.open(path) as db:
+        db.add_program(PROGRAM)
+        db.add_all([replace(record, uid=f"{n:032}", trial=n) for n in range(10_000)])
+    assert path.stat().st_size < 6_000_000
+    monkeypatch.delattr(ms.Trace, "from_json")
+    with ms.database.open(path) as db:
+        assert [r.trial for r in db.records()] == list(range(10_000))
+
+
+def test_filters(db: Database) -> None:
+    other = ms.workloads.create("GMM", b=1, n=8, m=8, k=8)
+    first = ok(space="cpu")
+    second = failed("timeout", space="cpu")
+    third = replace(ok(), target=TARGET.with_cores(1).key)
+    fourth = Record.of(other, TARGET, None, "ok", latency=1.0)
+    assert db.add_program(other) == fourth.workload
+    db.add_all([first, second, third, fourth])
+    assert db.records(PROGRAM) == db.records(WORKLOAD) == [first, second, third]
+    assert db.records(target=TARGET) == db.records(target=TARGET.key) == [first, second, fourth]
+    assert db.records(PROGRAM, TARGET, outcome="ok") == [first]
+    assert db.records(space="cpu") == [first, second]
+    assert db.records(space="") == [third, fourth]
+
+
+def test_the_same_structure_under_other_names_is_the_same_workload(db: Database) -> None:
+    db.add(ok())
+    assert db.best(replace(PROGRAM, name="renamed"), TARGET) is not None
+    db.add_program(replace(PROGRAM, name="renamed"))
+    (workload,) = db.workloads()
+    assert workload.name == PROGRAM.name
+
+
+def test_a_workload_can_be_read_back(db: Database) -> None:
+    (workload,) = db.workloads()
+    assert workload.hash == ms.structural_hash(ms.parse(workload.script)) == WORKLOAD
+
+
+def test_best_prefers_what_was_confirmed(db: Database) -> None:
+    assert db.best(PROGRAM, TARGET) is None
+    db.add_all([failed(), ok(3.0), ok(2.0), ok(4.0)])
+    best = db.best(PROGRAM, TARGET)
+    assert best is not None
+    assert best.latency == 2.0
+    db.add_all([ok(2.6, confirmed=True), ok(2.5, confirmed=True)])
+    best = db.best(PROGRAM, TARGET)
+    assert best is not None
+    assert best.latency == 2.5
+    assert db.best(PROGRAM, TARGET.with_cores(1)) is None
+
+
+def test_a_record_needs_its_program() -> None:
+    db = ms.database.open(None)
+    with pytest.raises(DatabaseError, match="call add_program"):
+        db.add(ok())
+    db.add_program(PROGRAM)
+    db.add(ok())
+
+
+def test_all_or_none(db: Database) -> None:
+    with pytest.raises(DatabaseError, match="call add_program"):
+        db.add_all([ok(), replace(ok(), workload="unknown")])
+    assert db.records() == []
+
+
+def test_a_damaged_trace_is_an_error_of_its_record_only(db: Database) -> None:
+    damaged = [
+        replace(ok(), sketch=""),
+        replace(ok(), sketch="{"),
+        replace(ok(), sketch='["no trace"]'),
+        replace(ok(), decisions="[]"),
+        replace(ok(), decisions="17"),
+        replace(ok(), sketch=(ok().sketch or "").replace("sample_tile", "unheard_of")),
+    ]
+    db.add_all([*damaged, ok()])
+    *bad, good = db.records()
+    assert bad == damaged
+    for record in bad:
+        with pytest.raises(TraceError):
+            _ = record.trace
+    assert good.trace == candidate()
+
+
+def test_a_damaged_row_is_named(db: Database) -> None:
+    record = ok()
+    db.add(record)
+    db.connection.execute("UPDATE records SET times = 'soon'")
+    with pytest.raises(DatabaseError, match=f"record {record.uid} is damaged"):
+        db.records()
+
+
+def test_a_lost_sketch_is_an_error_of_its_records_only(db: Database) -> None:
+    db.add_all([ok(), failed()])
+    db.connection.execute("PRAGMA foreign_keys = OFF")
+    db.connection.execute("DELETE FROM sketches")
+    first, second = db.records()
+    with pytest.raises(TraceError, match=f"record {first.uid}: the stored trace is damaged"):
+        _ = first.trace
+    assert second.trace is None
+
+
+def test_merge_adds_what_is_missing_and_only_once(db: Database, tmp_path: Path) -> None:
+    mine, shared, theirs = ok(1.0), ok(2.0), ok(3.0)
+    db.add_all([mine, shared])
+    with ms.database.open(tmp_path / "other.db") as other:
+        other.add_program(PROGRAM)
+        other.add_all([shared, theirs])
+    assert db.merge(tmp_path / "other.db") == Counts(added=1, present=1)
+    assert db.merge(tmp_path / "other.db") == Counts(added=0, present=2)
+    assert db.records() == [mine, shared, theirs]
+    with pytest.raises(DatabaseError, match="no tuning database there"):
+        db.merge(tmp_path / "missing.db")
+    assert not (tmp_path / "missing.db").exists()
+
+
+def test_open_passes_databases_through(db: Database) -> None:
+    assert ms.database.open(db) is db
+
+
+def test_threads_share_a_database(db: Database) -> None:
+    def write() -> None:
+        for _ in range(20):
+            db.add(failed())
+            assert db.records()
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(db.records()) == 80
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"outcome": "ok"}, "a latency goes with 'ok'"),
+        ({"outcome": "crash", "latency": 1.0}, "a latency goes with 'ok'"),
+        ({"outcome": "ok", "latency": float("nan")}, "finite"),
+        ({"outcome": "ok", "latency": 1.0, "times": (float("inf"),)}, "finite"),
+        ({"outcome": "crash", "seed": 2**63}, "64 bits"),
+        ({"outcome": "crash", "sketch": "{}"}, "both or neither"),
+    ],
+)
+def test_records_that_make_no_sense(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Record(**{"workload": WORKLOAD, "target": "t", "sketch": None, "decisions": None, **fields})  # pyright: ignore
+
+
+def test_a_full_disk_is_reported_and_costs_nothing_stored(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    stored: list[Record] = []
+    with ms.database.open(path) as db:
+        db.add_program(PROGRAM)
+        (pages,) = db.connection.execute("PRAGMA page_count").fetchone()
+        db.connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+        with pytest.raises(DatabaseError, match="the disk is full; what was stored before is safe"):  # noqa: PT012
+            while True:
+                record = failed(detail="x" * 500)
+                db.add(record)
+                stored.append(record)
+        assert stored
+        assert db.records() == stored
+        db.connection.execute("PRAGMA max_page_count = 100000")
+        stored.append(ok())
+        db.add(stored[-1])
+    with ms.database.open(path) as db:
+        assert db.records() == stored
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
