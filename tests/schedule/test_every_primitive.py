@@ -1,7 +1,7 @@
 """Every registered primitive has its tests, by name:
 
 test_<op>_golden...       before and after as text
-test_<op>_refuses_...     the whole message of each refusal (primitives that can refuse)
+test_<op>_refuses_...     each refusal, whose whole text is a golden (`refusals.refusal`)
 test_<op>_same_...        differential and round trip, through `checks.check`
 """
 
