@@ -66,7 +66,7 @@ class Nest:
     accesses: list[Access]
     operations: list[float]
     guards: list[Guard]
-    conditions: int  # tests that are not guards: `init` inside a reduction, ifs
+    conditions: list[set[Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
 
 
 def nests(program: Program | Schedule) -> list[Nest]:
@@ -114,7 +114,7 @@ class _Walk:
     found: list[Nest] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
-    conditions: int = 0
+    conditions: list[set[Var]] = field(default_factory=list)
     forms: Forms = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,27 +168,31 @@ class _Walk:
             known[it.var] = form = self.forms.of(binding)
             if s.init and it.kind == "reduce":
                 reducing |= {var for var, _, _ in form}
+        around = self.loops
         if s.init:
-            around = self.loops
             self.loops = [loop for loop in around if loop.var not in reducing]
             self.guarded(s.predicate, s.init, None)
-            self.loops = around
-        self.conditions += bool(reducing)
+            # Lanes that start a reduction and continue it do not run together.
+            self.loops = [
+                Loop(x.var, x.extent, "serial") if x.kind == "vectorized" and x.var in reducing else x
+                for x in around
+            ]
+            self.conditions.append(reducing)
         self.guarded(s.predicate, s.body, key)
-        self.conditions -= bool(reducing)
+        if s.init:
+            self.conditions.pop()
+            self.loops = around
 
     def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
-        before, count = self.conditions, len(self.guards)
+        guards, others = len(self.guards), len(self.conditions)
         for cond in conditions:
             limit = as_int(cond.b) if isinstance(cond, Binary) and cond.op == "<" else None
-            if limit is None:
-                self.conditions += 1
-            else:
-                assert isinstance(cond, Binary)
+            if limit is not None and isinstance(cond, Binary):
                 self.guards.append(Guard(self.forms.of(cond.a), limit))
+            else:
+                self.conditions.append({var for var, _, _ in self.forms.irregular(cond)})
         self.inside(body, key)
-        self.conditions = before
-        del self.guards[count:]
+        del self.guards[guards:], self.conditions[others:]
 
     def store(self, s: Store) -> None:
         operations = [0.0] * len(KINDS)
@@ -204,4 +208,5 @@ class _Walk:
                 accesses.append(Access(load.buffer, forms))
             elif same is written:
                 written.updates = True
-        self.found.append(Nest(list(self.loops), accesses, operations, list(self.guards), self.conditions))
+        guards, conditions = list(self.guards), list(self.conditions)
+        self.found.append(Nest(list(self.loops), accesses, operations, guards, conditions))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,20 @@ ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 KIND = {"parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED}
 
 
+class GuardEffect(NamedTuple):
+    """What conditions do to a nest: the share of iterations that get past guards on loops outside tiles, the
+    share of tiles whose unrolled or vectorised loops a guard cuts (of the latter, all but `rest` lanes, 0 if
+    only the running program knows), and the tests that remain for every iteration of the innermost loop and
+    for every lane."""
+
+    executed: float
+    cut: float
+    masked: float
+    rest: int
+    tests: int
+    lane_tests: int
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """A nest with its loops cut into digits. `entries` are (access, dimension, loop, coefficient), the last
@@ -34,11 +49,10 @@ class Row:
     nest: Nest
     extents: list[int]
     kinds: list[int]
+    fused: list[bool]  # a digit of a loop that has several
     shared: int
     entries: list[tuple[int, int, int, int]]
-    tail: float  # the share of tiles that a guard cuts
-    executed: float  # the share of iterations that get past guards on loops outside tiles
-    tests: int
+    guards: GuardEffect
 
 
 def rows_of(found: list[Nest]) -> list[Row]:
@@ -48,7 +62,7 @@ def rows_of(found: list[Nest]) -> list[Row]:
         digits = digits_of(nest)
         shared = common_prefix(before, nest.loops)
         before = nest.loops
-        extents, kinds, entries = [], [], []
+        extents, kinds, fused, entries = [], [], [], []
         place: dict[Var, list[tuple[int, int]]] = {}
         total = sum(len(cuts) - 1 for cuts in digits)
         for loop, cuts in zip(nest.loops, digits, strict=True):
@@ -57,6 +71,7 @@ def rows_of(found: list[Nest]) -> list[Row]:
                 places.append((low, len(extents) - total))
                 extents.append(-(-high // low))
                 kinds.append(KIND.get(loop.kind, SERIAL))
+                fused.append(len(cuts) > 2)
         for a, access in enumerate(nest.accesses):
             outer = [loop.var for loop in nest.loops[: access.shared]]
             for d, form in enumerate(access.forms, -len(access.forms)):
@@ -68,28 +83,38 @@ def rows_of(found: list[Nest]) -> list[Row]:
                             if start <= low < stop
                         ]
         outside = sum(len(cuts) - 1 for cuts in digits[:shared])
-        rows.append(Row(nest, extents, kinds, outside, entries, *effect_of_guards(nest)))
+        rows.append(Row(nest, extents, kinds, fused, outside, entries, effect_of_guards(nest)))
     return rows
 
 
-def effect_of_guards(nest: Nest) -> tuple[float, float, int]:
-    """`tail`, `executed` and `tests` of a nest."""
-    full, executed, tests = 1.0, 1.0, nest.conditions
-    in_tile = {loop.var for loop in nest.loops if loop.kind in ("unrolled", "vectorized")}
+def effect_of_guards(nest: Nest) -> GuardEffect:
+    kinds = {loop.var: loop.kind for loop in nest.loops}
+    innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind in ("serial", "parallel")), None)
+    executed = uncut = unmasked = 1.0
+    tests = lane_tests = rest = 0
     for guard in nest.guards:
-        reach = width = 1
+        reach = width = lanes = 1
         for (var, low, high), k in guard.form.items():
-            span = abs(k) * ((high - 1) // low)
+            span, kind = abs(k) * ((high - 1) // low), kinds.get(var)
             reach += span
-            width += span if var in in_tile else 0
+            width += span if kind in ("unrolled", "vectorized") else 0
+            lanes += span if kind == "vectorized" else 0
         if reach <= guard.limit:
             continue
-        if width > 1:
-            full *= (guard.limit // width) / -(-reach // width)
+        tiles = -(-reach // width)
+        full = guard.limit // width / tiles
+        if lanes > 1:
+            unmasked *= full
+            rest = guard.limit % width if tiles == guard.limit // width + 1 else 0
+        elif width > 1:
+            uncut *= full
         else:
             executed *= guard.limit / reach
-            tests += 1
-    return 1.0 - full, executed, tests
+            tests += any(var is innermost for var, _, _ in guard.form)
+    for variables in nest.conditions:
+        tests += innermost in variables
+        lane_tests += any(kinds.get(var) == "vectorized" for var in variables)
+    return GuardEffect(executed, 1 - uncut, 1 - unmasked, rest, tests, lane_tests)
 
 
 def digits_of(nest: Nest) -> list[list[int]]:
@@ -120,6 +145,7 @@ class Table:
         self.count, self.owner = len(programs), np.array(owner, dtype=int)
         self.extent = np.ones((stores, loops))
         self.kind = np.zeros((stores, loops), dtype=np.int8)
+        self.fused = np.zeros((stores, loops), dtype=bool)
         self.shared = np.zeros(stores, dtype=int)
         self.coefficient = np.zeros((*box, loops))
         self.shape = np.ones(box)
@@ -127,14 +153,14 @@ class Table:
         self.local = np.zeros(box[:2], dtype=bool)  # an intermediate of which one iteration is kept
         self.updates = np.array([row.nest.accesses[0].updates for row in rows], dtype=bool)
         self.operations = np.array([row.nest.operations for row in rows]).reshape(stores, len(KINDS))
-        self.tail = np.array([row.tail for row in rows])
-        self.executed = np.array([row.executed for row in rows])
-        self.tests = np.array([row.tests for row in rows])
+        effects = np.array([row.guards for row in rows]).reshape(stores, len(GuardEffect._fields))
+        self.executed, self.cut, self.masked, self.rest, self.tests, self.lane_tests = effects.T
         entries: list[tuple[int, int, int, int, int]] = []
         for s, row in enumerate(rows):
             if depth := len(row.extents):
                 self.extent[s, -depth:] = row.extents
                 self.kind[s, -depth:] = row.kinds
+                self.fused[s, -depth:] = row.fused
             self.shared[s] = loops - depth + row.shared
             for a, access in enumerate(row.nest.accesses):
                 buffer = access.buffer
@@ -149,24 +175,26 @@ class Table:
         self.measure_boxes()
 
     def measure_boxes(self) -> None:
-        """What an access touches at every level: `width` per dimension, `elements`, `lines`; and by how many
-        elements it moves with every loop: `stride`."""
+        """What an access touches at every level: `elements`, of which `run` are next to each other in each of so
+        many `rows` per dimension; and by how many elements it moves with every loop: `stride`. `pitch` is the
+        distance in bytes of the neighbours in a dimension."""
         moves = self.coefficient > 0
         steps = self.extent[:, None, None, :] - 1
         span = 1 + inward(self.coefficient * steps, np.add)
         points = inward(np.where(moves, self.extent[:, None, None, :], 1), np.multiply, 1)
-        self.width = np.minimum(np.minimum(span, points), self.shape[..., None])
-        self.elements = self.width.prod(axis=2)
+        width = np.minimum(np.minimum(span, points), self.shape[..., None])
+        self.elements = width.prod(axis=2)
         # The box of an intermediate buffer is its storage.
-        shape = np.where(self.local[..., None], self.width[..., 0], self.shape)
+        shape = np.where(self.local[..., None], width[..., 0], self.shape)
         strides = np.cumprod(np.concatenate([np.ones_like(shape[..., :1]), shape[..., :0:-1]], -1), -1)[
             ..., ::-1
         ]
         self.stride = (self.coefficient * strides[..., None]).sum(axis=2)
-        self.pitch = strides[..., :-1].min(axis=-1, initial=np.inf, where=shape[..., :-1] > 1)
-        whole = np.logical_and.accumulate((self.width >= shape[..., None])[:, :, :0:-1], axis=2)[:, :, ::-1]
-        joined = np.concatenate([whole, np.ones_like(self.width[:, :, :1], dtype=bool)], axis=2)
-        self.run = np.where(joined, self.width, 1).prod(axis=2)
+        self.pitch = strides * self.item[..., None]
+        whole = np.logical_and.accumulate((width >= shape[..., None])[:, :, :0:-1], axis=2)[:, :, ::-1]
+        joined = np.concatenate([whole, np.ones_like(width[:, :, :1], dtype=bool)], axis=2)
+        self.run = np.where(joined, width, 1).prod(axis=2)
+        self.rows = np.where(joined, 1, width)
 
 
 def inward(values: np.ndarray, operation: np.ufunc, empty: float = 0) -> np.ndarray:

@@ -1,2 +1,12 @@
-from .space import Space
+"""Search spaces: modules, post-processors, default spaces per target, statistics."""
+
+from .compute_location import RandomComputeLocation
+from .default import default
+from .inline import AutoInline, InlineConstants
+from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
+from .multi_level_tiling import MultiLevelTiling
+from .postprocess import Buildable, RewriteReductionBlock
 from .register_tiling import RegisterTiling
+from .rules import ApplyCustomRule, For
+from .space import Space
+from .with_intrinsic import MultiLevelTilingWithIntrinsic, RewriteTensorize

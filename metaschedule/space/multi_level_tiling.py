@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir import Block, Load, Var
+from ..ir import Block, Load
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import consumers, has_reuse, is_output, loads, only_store
+from .facts import has_reuse, loads
 from .register_tiling import attempt, epilogue, plain_loops
 
 TILED = "tiled"  # annotation of a tiled block: how many outer loops belong to the first level
@@ -46,6 +46,10 @@ class MultiLevelTiling:
         node: Block = sch.get(block)
         if not has_reuse(node) or TILED in node.annotations or not plain_loops(sch, block):
             return [sch]
+        return self.forks(sch, block) or [sch]
+
+    def forks(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """The block tiled, with and without copies of what it writes and reads."""
         writes: list[int | None] = [None] if self.write != "must" else []
         writes += self.write_levels if self.write != "no" else ()
         reads: list[int | None] = [None] if self.read != "must" else []
@@ -54,7 +58,7 @@ class MultiLevelTiling:
         for write in writes:
             for read in reads:
                 made += attempt(sch, lambda s: self.tile(s, block, write, read))
-        return made or [sch]
+        return made
 
     def tile(self, sch: Schedule, block: BlockRV, write: int | None, read: int | None) -> None:
         node: Block = sch.get(block)

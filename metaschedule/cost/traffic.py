@@ -1,0 +1,47 @@
+"""What a store moves between the caches.
+
+The outermost level whose data fits in a cache is loaded once; the loop around it still finds what its previous
+iteration used, so it loads every line once; loops outside of that load all of it again. Rows whose distance is
+a multiple of a large power of two share few sets of a cache and fit worse. Lines along a row are prefetched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..target import Target
+from .table import Table
+
+# Cycles to bring a line from the second cache, the third and memory: one more of a row, and the first.
+LINE = (1.3, 1.6, 8.0)
+JUMP = (1.5, 8.0, 50.0)
+WAYS = 8
+
+
+def traffic_of(t: Table, target: Target) -> tuple[np.ndarray, np.ndarray]:
+    """Per store, the lines that it misses in each cache, and the cycles that takes."""
+    present = t.item > 0
+    rows = t.rows.prod(axis=2) * present[..., None]
+    lines = rows * np.maximum(1, t.run * t.item[..., None] / target.line)
+    whole = np.bincount(t.owner, weights=lines[..., 0].sum(axis=1), minlength=t.count)[t.owner]
+    outside = np.concatenate([np.ones((len(t.extent), 1)), np.cumprod(t.extent, axis=1)], axis=1)
+    missing = np.zeros((len(t.extent), 3))
+    cycles = np.zeros(len(t.extent))
+    for cache, size in enumerate((target.l1, target.l2, target.l3 // target.cores)):
+        room = size / target.line
+        fits = (lines * crowding(t, size, target.line)).sum(axis=1) <= room
+        level = np.maximum(np.where(fits.any(axis=1), fits.argmax(axis=1), t.extent.shape[1]) - 1, 0)
+        times = np.take_along_axis(outside, level[:, None], 1)[:, 0] * t.executed * (whole > room)
+        missing[:, cache] = np.take_along_axis(lines, level[:, None, None], 2)[..., 0].sum(axis=1) * times
+        jumps = np.take_along_axis(rows, level[:, None, None], 2)[..., 0].sum(axis=1) * times
+        cycles += missing[:, cache] * LINE[cache] + jumps * JUMP[cache]
+    return missing, cycles
+
+
+def crowding(t: Table, size: int, line: int) -> np.ndarray:
+    """By how much the rows of a box overfill the sets of a cache that their distances let them use."""
+    way = max(line, size // WAYS)
+    places = way / np.gcd(np.maximum(1, t.pitch).astype(np.int64), way)
+    used = np.minimum(t.rows, places[..., None]).prod(axis=2)
+    used *= np.maximum(1, t.run * t.item[..., None] / line)
+    return np.maximum(1, np.minimum(t.rows.prod(axis=2), way / line) / used)

@@ -1,0 +1,37 @@
+"""The default space of a target."""
+
+from __future__ import annotations
+
+from ..target import Target, resolve
+from .compute_location import RandomComputeLocation
+from .inline import AutoInline, InlineConstants
+from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
+from .multi_level_tiling import MultiLevelTiling
+from .postprocess import Buildable, RewriteReductionBlock
+from .register_tiling import RegisterTiling
+from .rules import ApplyCustomRule
+from .space import Space
+from .with_intrinsic import RewriteTensorize
+
+
+def default(target: Target | str = "native") -> Space:
+    """The modules for a CPU.
+
+    >>> default("x86-64-v3,cores=2").name
+    'cpu'
+    """
+    return Space(
+        modules=[
+            ApplyCustomRule(),
+            InlineConstants(),
+            AutoInline(),
+            RegisterTiling(),
+            MultiLevelTiling("SSRSRS", max_innermost_factor=64, write="may", write_levels=(1, 2)),
+            RandomComputeLocation(),
+            ParallelVectorizeUnroll(),
+        ],
+        postprocessors=[RewriteLoopKinds(), RewriteReductionBlock(), RewriteTensorize()],
+        checks=[Buildable()],
+        target=resolve(target),
+        name="cpu",
+    )

@@ -1,0 +1,71 @@
+"""Post-processors and checks: what every schedule of a space goes through at the end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..errors import ScheduleError
+from ..ir import Block, For, Var, as_int, blocks, numpy_dtype, walk
+from ..schedule import Schedule
+from ..target import Target
+
+
+@dataclass(frozen=True)
+class RewriteReductionBlock:
+    """Take the initialisation of every reduction out of its reduction loops."""
+
+    def __call__(self, sch: Schedule, target: Target) -> None:
+        state = sch.state
+        for name in [k for k, n in state.nodes.items() if isinstance(n, Block) and n.init]:
+            node: Block = state.nodes[name]
+            reducing: set[Var] = set()
+            for it, binding in zip(node.iters, node.bindings):
+                if it.kind == "reduce":
+                    reducing |= {leaf for v in variables(binding) for leaf in state.leaves(v)}
+            block = sch.get_block(str(name))
+            loops = sch.get_loops(block)
+            first = next((loop for loop in loops if sch.get(loop).var in reducing), None)
+            if first is not None:
+                try:
+                    sch.decompose_reduction(block, first)
+                except ScheduleError:
+                    continue  # other blocks share the loop: the test for the first term stays
+
+
+def variables(e: object) -> list[Var]:
+    from ..ir import Expr, free_vars
+
+    return free_vars(e) if isinstance(e, Expr) else []
+
+
+@dataclass(frozen=True)
+class Buildable:
+    """Refuse what takes too long to compile or too much memory to run: copies that unrolling makes, in hardware
+    vectors, and buffers."""
+
+    most_copies: int = 2048
+    most_bytes: int = 1 << 33
+
+    def __call__(self, sch: Schedule, target: Target) -> None:
+        state = sch.state
+        for name in [k for k, n in state.nodes.items() if isinstance(n, Block) and not state.children[k]]:
+            copies = 1
+            node: Block = state.nodes[name]
+            steps = node.annotations.get("unroll", 0)
+            for key in state.loops_around(name):
+                loop: For = state.nodes[key]
+                extent = state.fixed_extent(key) or 1
+                if loop.kind == "unrolled":
+                    copies *= extent
+                elif loop.kind == "vectorized":
+                    lanes = max([target.lanes(r.buffer.dtype) for r in node.writes], default=1)
+                    copies *= math.ceil(extent / lanes)
+            copies *= max(1, state.number(steps))
+            if copies > self.most_copies:
+                raise ScheduleError(
+                    f"unrolling makes {copies} copies of block {name!r}, more than {self.most_copies}"
+                )
+        size = sum(math.prod(b.shape) * numpy_dtype(b.dtype).itemsize for b in state.allocs)
+        if size > self.most_bytes:
+            raise ScheduleError(f"the buffers take {size} bytes, more than {self.most_bytes}")
