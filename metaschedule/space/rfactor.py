@@ -38,7 +38,7 @@ class AddRFactor:
 
     For reductions that read an operand once, and for those whose results are fewer than their terms and than
     `max_jobs_per_core` for each core; chunks of lanes only for the latter. Where operands are contiguous
-    along the results, these are the lanes: only chunks are parts then, and what has reuse is left to be tiled.
+    along the results, these are the lanes; only chunks are parts then, and what has reuse is left to tile.
     """
 
     max_jobs_per_core: int = 16
@@ -118,12 +118,10 @@ def in_chunks(sch: Schedule, block: BlockRV, target: Target) -> None:
 def in_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
     """A vector of accumulators for each result, results in parallel."""
     rows, terms = rows_and_terms(sch, block)
-    part = lanes_of_terms(sch, block, len(terms), most, target)
-    if rows:
-        row = fuse(sch, rows)
-        sch.reverse_compute_at(block, row)
+    row = fuse(sch, rows) if rows else None
+    part = lanes_of_terms(sch, block, len(terms), row, most, target)
+    if row:
         sch.parallel(row)
-    sum_lanes(sch, block)
     for done in (part, block):
         sch.annotate(done, CLAIMED, "AddRFactor")
 
@@ -175,9 +173,11 @@ def fuse(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
-def lanes_of_terms(sch: Schedule, block: BlockRV, count: int, most: int, target: Target) -> BlockRV:
-    """Reduce into a vector of accumulators over the innermost `count` loops; gives the block that does.
-    Its loop over lanes is the innermost."""
+def lanes_of_terms(
+    sch: Schedule, block: BlockRV, count: int, row: LoopRV | None, most: int, target: Target
+) -> BlockRV:
+    """Reduce into a vector of accumulators over the innermost `count` loops, then reduce the vector, both in
+    the loop `row`; gives the block of the accumulators."""
     node: Block = sch.get(block)
     terms = sch.get_loops(block, count)
     adjacent, _ = adjacent_terms(node)
@@ -185,8 +185,11 @@ def lanes_of_terms(sch: Schedule, block: BlockRV, count: int, most: int, target:
     lanes = target.lanes(node.writes[0].buffer.dtype)
     steps, lane = sch.split(inner, sch.sample_tile(inner, 2, most, lanes))
     part = sch.rfactor(lane, -1)
+    if row is not None:
+        sch.reverse_compute_at(block, row)
     sch.vectorize(lane)
     sch.decompose_reduction(part, [*terms[:-adjacent], steps][0])
+    sum_lanes(sch, block)
     return part
 
 
