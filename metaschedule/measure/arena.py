@@ -30,10 +30,10 @@ class Arena:
             pages = -(-spec.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
             self._spans.append((at, at + pages))
             at += pages + GUARD
-        self._owner = fd is None
-        self.fd = os.memfd_create("metaschedule-arena") if fd is None else fd
-        if self._owner:
-            os.ftruncate(self.fd, at)
+        if fd is None:
+            fd = os.memfd_create("metaschedule-arena")
+            os.ftruncate(fd, at)
+        self.fd = fd
         self._map = mmap.mmap(self.fd, at)
         self.arrays = [
             np.ndarray(spec.shape, numpy_dtype(spec.dtype), self._map, end - spec.nbytes)
@@ -55,6 +55,7 @@ class Arena:
                 set_access(begin, end, READ | WRITE if i in writable else READ)
 
     def close(self) -> None:
-        """Give the file back; the memory goes with the last array."""
-        if self._owner:
-            os.close(self.fd)
+        """Give memory and file back; nobody may hold one of the arrays any more."""
+        self.arrays.clear()
+        self._map.close()
+        os.close(self.fd)

@@ -8,7 +8,7 @@ term looks right. Only where a program wants it (a root, an assertion) are they 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ..ir import (
     Var,
     as_int,
     blocks,
+    const,
     expressions,
     free_vars,
     integer_limits,
@@ -86,25 +87,23 @@ def values_of(program: Program) -> dict[Buffer, Values]:
     An index lies in the dimension it selects from. An input that bounds a loop is ascending, as the row
     pointers of a sparse matrix are, and ends with the size of what the loop runs over.
     """
-    inputs = [b for b in program.inputs if is_integer(b.dtype)]
+    inputs = {b for b in program.inputs if is_integer(b.dtype)}
     extents = loop_extents(program)
     bounding = {b for extent in extents.values() for b in loaded(extent)}
-    found: dict[Buffer, Values] = {}
+    found = {b: Values(0, SMALL, ascending=True) for b in inputs & bounding}
+    highest: dict[Buffer, int] = {}
     for index, size in indices(program):
-        over = {b for var in free_vars(index) if var in extents for b in loaded(extents[var])}
-        for b in inputs:
-            known = found[b].high if b in found else integer_limits(b.dtype)[1]
-            if b in bounding and b in over | loaded(index):
-                found[b] = Values(0, min(known, size), ascending=True)
-            elif b in loaded(index):
-                found[b] = Values(0, fitting(index, b, min(known, size - 1), size, extents))
-    for b in inputs:
-        if b not in found and b in bounding:
-            found[b] = Values(0, SMALL, ascending=True)
+        over = {b for e in parts(index) if isinstance(e, Var) and e in extents for b in loaded(extents[e])}
+        for b in inputs & (over | loaded(index)):
+            high = size if b in bounding else fitting(index, b, size, extents)
+            highest[b] = min(high, highest.get(b, integer_limits(b.dtype)[1]))
+            found[b] = Values(0, highest[b], ascending=b in bounding)
     for e in expressions(program):
         if isinstance(e, Binary) and e.op in ("//", "%", "<<", ">>"):
             low = 1 if e.op in ("//", "%") else 0
-            found.update({b: Values(low, SMALL) for b in loaded(e.b) if b in inputs and b not in found})
+            for b in inputs & loaded(e.b):
+                values = found.get(b, Values(low, SMALL))
+                found[b] = replace(values, low=low, high=max(low, values.high))
     return found
 
 
@@ -124,26 +123,34 @@ def indices(program: Program) -> Iterator[tuple[Expr, int]]:
             yield from zip(s.indices, s.buffer.shape)
 
 
+def parts(e: Expr) -> Iterator[Expr]:
+    """What the value of `e` is computed from; not what only says which element is loaded."""
+    yield e
+    if not isinstance(e, Load):
+        for x in operands(e):
+            yield from parts(x)
+
+
 def loaded(e: Expr) -> set[Buffer]:
-    """The buffers whose elements are part of the value of `e`, not those that only say which element."""
-    if isinstance(e, Load):
-        return {e.buffer}
-    return {b for x in operands(e) for b in loaded(x)}
+    return {x.buffer for x in parts(e) if isinstance(x, Load)}
 
 
-def fitting(index: Expr, b: Buffer, high: int, size: int, extents: dict[Var, Expr]) -> int:
-    """The largest value of `b`, from `high` down by halves, with which `index` stays below `size`."""
-    stand_in = Var("value", b.dtype)
+def fitting(index: Expr, b: Buffer, size: int, extents: dict[Var, Expr]) -> int:
+    """The largest value of `b`, by halves, with which `index` stays below `size`; others' loads are 1."""
+    value = Var("value", b.dtype)
 
-    class Replace(Rewriter):
+    class OnlyOne(Rewriter):
         def expr(self, e: Expr) -> Expr:
-            return stand_in if isinstance(e, Load) and e.buffer is b else super().expr(e)
+            if isinstance(e, Load):
+                return value if e.buffer is b else const(1, e.dtype)
+            return super().expr(e)
 
-    replaced = Replace().expr(index)
-    loops = {v: n for v in free_vars(replaced) if v in extents and (n := as_int(extents[v])) is not None}
-    while high > 0:
-        upper = Domain({**loops, stand_in: high + 1}).bounds(replaced)[1]
+    alone = OnlyOne().expr(index)
+    loops = {v: n for v in free_vars(alone) if v in extents and (n := as_int(extents[v])) is not None}
+    high = max(0, size - 1)
+    while high:
+        upper = Domain({**loops, value: high + 1}).bounds(alone)[1]
         if upper is None or upper < size:
             break
         high //= 2
-    return max(high, 0)
+    return high

@@ -20,6 +20,7 @@ from .process import GRACE, Worker
 
 START_SECONDS = 60.0
 START_ATTEMPTS = 3
+NO_MEMORY = ("out of memory", "bad_alloc", "MemoryError")  # last words of LLVM, C++ and Python
 
 
 @dataclass(eq=False)
@@ -136,8 +137,8 @@ class Pool:
                 job.retried = True
                 worker.jobs.appendleft(job)
             else:
-                no_memory = "bad_alloc" in detail or "out of memory" in detail.lower()
-                yield job, failure(worker, "out of memory" if no_memory else "crash", detail)
+                starved = any(words in detail for words in NO_MEMORY)
+                yield job, failure(worker, "out of memory" if starved else "crash", detail)
         self._again.extend(worker.jobs)
 
     def _give_up(self, worker: Worker) -> Iterator[tuple[Job, Frame]]:

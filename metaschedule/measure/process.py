@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .frames import Frame, FrameError, Header, pack, unpack
+from .outcome import one_line
 
 PIPE_BYTES = 1 << 20  # a request and a reply fit, so that neither side waits for the other to read
 CHUNK = 1 << 20
@@ -105,6 +106,6 @@ class Worker:
         size = os.fstat(self._errors).st_size
         words = os.pread(self._errors, LAST_WORDS, max(0, size - LAST_WORDS)).decode(errors="replace")
         os.close(self._errors)
-        last = words.strip().rpartition("\n")[2]
+        last = one_line("\n".join(words.splitlines()[-2:]))
         cause = signal.Signals(-status).name if status < 0 else f"the process exited with status {status}"
         return (f"{cause}: {last}" if last else cause), status

@@ -8,6 +8,7 @@ before timing, of what the last timed call left, and after; two calls in a row, 
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,10 +23,10 @@ from .compare import difference
 from .frames import Frame, Header
 
 NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
-HOPELESS = 4.0  # times the best: not worth a second look
-GLANCES = 3  # calls before a candidate is called hopeless: one alone may have been interrupted
-LONG = 0.01  # seconds; calls that long need no native loop
-LONGEST = 0.3  # seconds in all for repeats of such calls
+HOPELESS = 4.0  # times the best: not worth more calls
+FEWEST, MOST = 5, 50  # single calls; fewer may all have been interrupted
+LONG = 0.03  # seconds; a call that long needs no native loop, nor company to be believed
+LONGEST = 0.3  # seconds for all calls
 
 
 class Wrong(Exception):
@@ -80,20 +81,25 @@ class Trial:
                 raise Wrong(found)
 
     def _time(self, exe: Executable, best: float | None, min_time: float) -> list[float]:
-        """Seconds of repeated calls; of one only, if it cannot compete with the best."""
+        """Seconds of repeated calls; of one only, if it cannot compete with the best.
+
+        First single calls: of those an interruption spoils one, of repeats in a native loop all that it
+        holds. So where the machine is busy they have the lower median, otherwise the loop has.
+        """
         for array, source in zip(self._timed, self._guarded[: self._input_count]):
             array[...] = source
-        glances = [stopwatch(exe, self._timed)]
-        while best and min(glances) > HOPELESS * best:
-            if len(glances) == GLANCES or sum(glances) > LONG:
-                return [min(glances)]
-            glances.append(stopwatch(exe, self._timed))
-        if min(glances) < LONG:
-            return list(exe.benchmark(*self._timed, min_time=min_time).times)
-        times = [stopwatch(exe, self._timed)]
-        while (len(times) < 3 or sum(times) < min_time) and sum(times) < LONGEST:
-            times.append(stopwatch(exe, self._timed))
-        return times
+        calls: list[float] = []
+        while len(calls) < FEWEST or (len(calls) < MOST and sum(calls) < min_time / 2):
+            calls.append(stopwatch(exe, self._timed))
+            hopeless = best is not None and min(calls) > HOPELESS * best
+            if hopeless and (len(calls) == FEWEST or sum(calls) > LONG):
+                return [min(calls)]
+            if sum(calls) > LONGEST:
+                return calls
+        if min(calls) > LONG:
+            return calls
+        repeats = list(exe.benchmark(*self._timed, min_time=min_time / 2).times)
+        return min(calls, repeats, key=statistics.median)
 
 
 def stopwatch(exe: Executable, arguments: Sequence[Any]) -> float:

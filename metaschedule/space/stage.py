@@ -14,8 +14,18 @@ CHUNKS = 8  # per core: what a parallel loop should have at least
 
 
 def schedule_stage(sch: Schedule, block: BlockRV, target: Target) -> None:
-    """Parallel loops outside, vectors inside. The block's own loops are one per iterator, whether it was moved
-    to another place or not.
+    """Parallel loops outside, vectors inside. The block's own loops are one per iterator, whether it was
+    moved to another place or not."""
+    stage: Block = sch.get(block)
+    if is_spatial(stage) and only_store(stage) is not None:
+        parallel_outside(sch, *vectorize_stage(sch, block, target), target)
+
+
+def vectorize_stage(
+    sch: Schedule, block: BlockRV, target: Target, leading: int = 0
+) -> tuple[list[LoopRV], list[int]]:
+    """Vectors inside, for the loops of all iterators but some `leading` ones; gives the loops outside of the
+    vectors, and their sizes.
 
     Iterators whose results lie side by side become one loop if the last is short. A load that is contiguous
     along another iterator than the store is transposed in registers: that loop is split by the width of a
@@ -23,18 +33,17 @@ def schedule_stage(sch: Schedule, block: BlockRV, target: Target) -> None:
     """
     stage: Block = sch.get(block)
     store, along = only_store(stage), vector_iterator(stage)
-    if not is_spatial(stage) or store is None:
-        return
-    loops = sch.get_loops(block, len(stage.iters))
-    sizes = [extent(it) or 1 for it in stage.iters]
+    assert store is not None
+    iters = stage.iters[leading:]
+    loops = sch.get_loops(block, len(iters))
+    sizes = [extent(it) or 1 for it in iters]
     lanes = target.lanes(store.buffer.dtype)
-    if along is None:
-        parallel_outside(sch, loops, sizes, target)
-        return
-    column = next(n for n, it in enumerate(stage.iters) if it.var is along)
+    column = next((n for n, it in enumerate(iters) if it.var is along), None)
+    if along is None or column is None:
+        return loops, sizes
     across = [
         n
-        for n, it in enumerate(stage.iters)
+        for n, it in enumerate(iters)
         if n != column and sizes[n] > 1
         and any(stride(load, it.var) == 1 and stride(load, along) not in (0, 1) for load in loads(stage))
     ]  # fmt: skip
@@ -47,18 +56,17 @@ def schedule_stage(sch: Schedule, block: BlockRV, target: Target) -> None:
         panels, columns = sch.split(inner, [None, lanes])
         sch.reorder(*[loops[n] for n in outer], whole, panels, rows, columns)
         sch.unroll(rows)
-        loops, sizes = [loops[n] for n in outer] + [whole], [sizes[n] for n in outer] + [sizes[row] // lanes]
+        last, size = whole, sizes[row]
     else:
         if outer:
             sch.reorder(*[loops[n] for n in outer], inner)
         size = sizes[column]
-        while outer and size < lanes and stride(store, stage.iters[outer[-1]].var) == size:
+        while outer and size < lanes and stride(store, iters[outer[-1]].var) == size:
             size *= sizes[outer[-1]]
             inner = sch.fuse(loops[outer.pop()], inner)
-        _, columns = sch.split(inner, [None, vector_length(sch, lanes, size)])
-        loops, sizes = [loops[n] for n in outer], [sizes[n] for n in outer]
+        last, columns = sch.split(inner, [None, vector_length(sch, lanes, size)])
     sch.vectorize(columns)
-    parallel_outside(sch, loops, sizes, target)
+    return [*[loops[n] for n in outer], last], [*[sizes[n] for n in outer], -(-size // lanes)]
 
 
 def parallel_outside(sch: Schedule, loops: list[LoopRV], sizes: list[int], target: Target) -> None:

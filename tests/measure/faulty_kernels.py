@@ -28,12 +28,11 @@ declare i32 @usleep(i32)
 declare i32 @puts(ptr)
 declare i32 @fflush(ptr)
 declare i64 @write(i32, ptr, i64)
-declare i32 @close(i32)
+declare i32 @ualarm(i32, i32)
 declare i32 @getpid()
 declare i32 @kill(i32, i32)
-declare ptr @malloc(i64)
-declare void @abort()
 declare void @exit(i32)
+declare void @no_such_function()
 define i32 @add(ptr %args, ptr %workspace, ptr %runtime) {{
 entry:
   %a = load ptr, ptr %args
@@ -84,8 +83,14 @@ def kernel(after: str = "", operation: str = "fadd", count: int = N, shared_byte
     )
 
 
+def long_to_build(accesses: int) -> Kernel:
+    """Right, and so long that building it takes a while, and memory."""
+    access = "  %h{0} = load volatile float, ptr %a\n  store volatile float %h{0}, ptr %ci"
+    return kernel("\n".join([*map(access.format, range(accesses)), "  store float %z, ptr %ci"]))
+
+
 GOOD = kernel()
-SLEEPS = kernel("  %s = call i32 @usleep(i32 200000)")
+SLEEPS = kernel("  %s = call i32 @usleep(i32 60000)")
 DIVIDES_BY_ZERO = kernel(
     "  %n = load volatile i32, ptr @number\n  %d = load volatile i32, ptr @zero\n"
     "  %q = sdiv i32 %n, %d\n  store volatile i32 %q, ptr %c"
@@ -95,7 +100,6 @@ SEGFAULTS = kernel("  %p = inttoptr i64 8 to ptr\n  store volatile i32 0, ptr %p
 WRITES_PAST_THE_OUTPUT = kernel("  store volatile float 0.0, ptr %past.c")
 READS_PAST_AN_INPUT = kernel("  %p = load volatile float, ptr %past.a")
 WRITES_TO_AN_INPUT = kernel("  store volatile float 0.0, ptr %a")
-ABORTS = kernel("  call void @abort()")
 EXITS = kernel("  call void @exit(i32 0)")
 KILLS_ITSELF = kernel("  %p = call i32 @getpid()\n  %k = call i32 @kill(i32 %p, i32 9)")
 NEEDS_100_GB = kernel(shared_bytes=100 << 30)
@@ -109,10 +113,9 @@ RIGHT_AT_FIRST = kernel(
 )
 PRINTS = kernel("  %p = call i32 @puts(ptr @text)\n  %f = call i32 @fflush(ptr null)")
 PRINTS_ERRORS = kernel("  %p = call i64 @write(i32 2, ptr @text, i64 7)")
-CLOSES_ITS_FILES = kernel("\n".join(f"  %c{fd} = call i32 @close(i32 {fd})" for fd in range(12)))
 GARBLES_ITS_PIPES = kernel(
     "\n".join(f"  %w{fd} = call i64 @write(i32 {fd}, ptr @text, i64 7)" for fd in range(12))
 )
 IS_NO_LLVM = kernel("  this is not LLVM")
-NEEDS_A_SYMBOL = replace(GOOD, llvm=GOOD.llvm.replace("@fflush", "@no_such_function").replace(
-    "done:", "done:\n  %none = call i32 @no_such_function(ptr null)"))  # fmt: skip
+NEEDS_A_SYMBOL = kernel("  call void @no_such_function()")
+ENDS_THE_NEXT = kernel("  %p = call i32 @ualarm(i32 300000, i32 0)")  # an alarm, when others run

@@ -153,7 +153,7 @@ class RFactor(Primitive):
                 continue
             if is_count(s, c, reducing):
                 if loop in leaves:
-                    found.append(at_zero(s, c, others))
+                    found.append(simplify(at_zero(s, c, others), Domain({})))
                 continue
             first, domain = at_zero(s, c, others), domain_within(s, block.name)
             if not domain.with_fact(s.resolve(c)).prove(first):

@@ -1,0 +1,150 @@
+"""Real candidates of real programs, in real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import metaschedule as ms
+from metaschedule.codegen import generate
+from metaschedule.ir import Program
+from metaschedule.measure import KINDS, MeasureError, Measurer
+from metaschedule.measure.measurer import CONFIRM_ROUNDS
+from metaschedule.script import parse
+from metaschedule.target import resolve
+from tests.cases.programs import CASES
+from tests.measure import faulty_kernels as faulty
+
+
+def matmul(k: int = 48, terms: int | None = None) -> Program:
+    """24 x 32 x k; with fewer `terms` than k it is wrong."""
+    return parse(f"""
+@ms.program
+def matmul(A: T.Tensor((24, {k})), B: T.Tensor(({k}, 32)), C: T.Output((24, 32))):
+    for i, j, k in T.grid(24, 32, {terms or k}):
+        with T.block("C"):
+            vi = T.spatial(24, i)
+            vj = T.spatial(32, j)
+            vk = T.reduce({terms or k}, k)
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""")
+
+
+def tiled(program: Program, rows: int, columns: int) -> Program:
+    sch = ms.Schedule(program)
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, [None, rows])
+    j0, j1 = sch.split(j, [None, columns])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.parallel(i0)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    return sch.program
+
+
+def bound_to_a_gpu(program: Program) -> Program:
+    sch = ms.Schedule(program)
+    sch.bind(sch.get_loops(sch.get_block("C"))[0], "blockIdx.x")
+    return sch.program
+
+
+def test_outcomes_in_order() -> None:
+    program = matmul()
+    candidates = [
+        program,
+        tiled(program, 6, 16),
+        tiled(matmul(terms=47), 4, 8),
+        tiled(matmul(k=40), 4, 8),
+        bound_to_a_gpu(program),
+        tiled(program, 5, 16),
+    ]
+    with Measurer(program) as m:
+        outcomes = m.measure(candidates)
+        assert [o.kind for o in outcomes] == ["ok", "ok", "wrong result", "illegal", "build error", "ok"]
+        assert {o.kind for o in outcomes} <= set(KINDS)
+        for o in outcomes:
+            if o.ok:
+                assert o.latency is not None
+                assert min(o.times) <= o.latency <= max(o.times)
+                assert o.build_seconds > 0
+                assert o.run_seconds > sum(o.times)
+        assert "parameters" in outcomes[3].detail
+        confirmed = m.confirm([candidates[1], candidates[2], candidates[5]])
+        assert [o.kind for o in confirmed] == ["ok", "wrong result", "ok"]
+        assert len(confirmed[0].times) == CONFIRM_ROUNDS
+        assert confirmed[0].latency == min(confirmed[0].times)
+
+
+def test_a_hopeless_candidate_is_not_repeated() -> None:
+    with Measurer(faulty.program()) as m:
+        by_earlier, by_best = (
+            m.measure([faulty.GOOD, faulty.SLEEPS])[1],
+            m.measure([faulty.SLEEPS], best=1e-6)[0],
+        )
+        alone = m.measure([faulty.SLEEPS])[0]
+    for hopeless in (by_earlier, by_best):
+        assert hopeless.ok
+        assert len(hopeless.times) == 1
+        assert hopeless.latency is not None
+        assert hopeless.latency >= 0.06
+    assert len(alone.times) > 1
+
+
+def small_case(number: str) -> Callable[[], Program]:
+    return CASES[number].small_program
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        small_case("17960"),  # a `while`
+        small_case("18387"),  # an assertion that wants positive numbers
+        small_case("12929"),  # a sparse matrix
+        lambda: ms.workloads.create("GMM", b=1, n=8, m=8, k=24, dtype="bfloat16"),
+    ],
+    ids=["while", "assertion", "sparse", "bfloat16"],
+)
+def test_programs_of_every_sort(make: Callable[[], Program]) -> None:
+    program = make()
+    with Measurer(program, threads=1) as m:
+        (outcome,) = m.measure([program])
+    assert outcome.ok, outcome.detail
+
+
+def test_the_interpreter_stands_in_for_what_cannot_be_built() -> None:
+    program = matmul()
+    with Measurer(bound_to_a_gpu(program)) as m:
+        outcomes = m.measure([tiled(program, 6, 16), tiled(matmul(terms=47), 6, 16)])
+    assert [o.kind for o in outcomes] == ["ok", "wrong result"]
+
+
+ROOT = """
+@ms.program
+def root(A: T.Tensor((4,)), B: T.Output((4,))):
+    for i in range(4):
+        with T.block("root"):
+            v = T.spatial(4, i)
+            assert A[v] == 7.0, "only sevens"
+            B[v] = A[v] * 2.0
+"""
+
+
+def test_a_workload_that_wants_special_inputs() -> None:
+    program = parse(ROOT)
+    with Measurer(program) as m, pytest.raises(MeasureError, match=r"only sevens.*inputs="):
+        m.measure([program])
+    eights = generate(parse(ROOT.replace("7.0", "8.0")), resolve())
+    with Measurer(program, inputs=[np.full(4, 7, np.float32)]) as m:
+        good, wrong = m.measure([program, eights])
+    assert good.ok
+    assert wrong.kind == "wrong result"
+    assert "only sevens" in wrong.detail
+
+
+def test_only_this_machine() -> None:
+    with pytest.raises(ValueError, match="only this machine can be measured"):
+        Measurer(matmul(), "aarch64")

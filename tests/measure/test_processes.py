@@ -1,0 +1,86 @@
+"""Workers that are killed, parents that are killed, and what remains."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from metaschedule.measure import Limits, Measurer
+from tests.measure import faulty_kernels as faulty
+from tests.measure.processes import alive, children, eventually, workers
+
+HANGS = """
+from metaschedule.measure import Limits, Measurer
+from tests.measure import faulty_kernels as faulty
+with Measurer(faulty.program(), limits=Limits(run_seconds=100)) as m:
+    print(m.measure([faulty.GOOD])[0].kind, flush=True)
+    m.measure([faulty.LOOPS_FOR_EVER])
+"""
+
+
+@pytest.mark.parametrize("role", ["build", "run"])
+def test_a_killed_worker_costs_no_candidate(role: str) -> None:
+    with Measurer(faulty.program()) as m:
+        assert m.measure([faulty.GOOD])[0].ok
+        (victim, *_) = workers(role)
+        killer = threading.Timer(0.05 if role == "build" else 0.2, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        long = faulty.SLEEPS if role == "run" else faulty.long_to_build(5_000)
+        outcomes = m.measure([long, faulty.GOOD, faulty.SUBTRACTS])
+        killer.join()
+        assert [o.kind for o in outcomes] == ["ok", "ok", "wrong result"]
+        assert victim not in workers(role)
+
+
+def test_a_worker_killed_while_idle_is_replaced() -> None:
+    with Measurer(faulty.program()) as m:
+        m.measure([faulty.GOOD])
+        for pid in children():
+            os.kill(pid, signal.SIGKILL)
+        assert [o.kind for o in m.measure([faulty.GOOD] * 3)] == ["ok"] * 3
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_no_worker_survives_its_parent(end: signal.Signals) -> None:
+    """Not even one that is in an endless loop."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ok\n"
+        time.sleep(0.3)
+        pids = children(parent.pid)
+        assert workers("run", parent.pid)
+        parent.send_signal(end)
+        assert parent.wait(20) != 0
+    finally:
+        parent.kill()
+        parent.communicate()
+    assert eventually(lambda: not any(map(alive, pids)))
+
+
+def test_nothing_is_left_behind() -> None:
+    files, processes = os.listdir("/proc/self/fd"), children()
+    with Measurer(faulty.program(), limits=Limits(run_seconds=0.5)) as m:
+        m.measure([faulty.SEGFAULTS, faulty.LOOPS_FOR_EVER, faulty.GOOD])
+    assert os.listdir("/proc/self/fd") == files
+    assert children() == processes
+
+
+def test_a_broken_batch_leaves_no_stale_answers() -> None:
+    """An exception between two answers, as Ctrl-C raises it."""
+    with Measurer(faulty.program()) as m:
+        m.measure([faulty.GOOD])
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            m.measure([faulty.SLEEPS] * 20)
+        timer.join()
+        assert [o.kind for o in m.measure([faulty.SUBTRACTS, faulty.GOOD])] == ["wrong result", "ok"]
