@@ -106,7 +106,7 @@ def test_sample_compute_location_refuses_decisions_that_are_illegal() -> None:
     for decision in (-2, 7, "0", 1.0, True, [0]):
         assert "is no decision of sample_compute_location" in refusal(
             sch.sample_compute_location, block, decision=decision
-        )  # pyright: ignore[reportArgumentType]
+        )
     message = refusal(sch.sample_compute_location, sch.get_block("relu"), decision=0)
     assert message == "0 is no decision of sample_compute_location(block=b1)"
 
