@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..codegen.lower.unroll import UNROLL
 from ..ir import (
     Binary,
     Block,
@@ -67,6 +68,7 @@ class Nest:
     operations: list[float]
     guards: list[Guard]
     conditions: list[set[Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
+    copies: int  # that an annotation of the block asks for
 
 
 def nests(program: Program | Schedule) -> list[Nest]:
@@ -80,8 +82,25 @@ def nests(program: Program | Schedule) -> list[Nest]:
     state = program.state if isinstance(program, Schedule) else State(program)
     walk = _Walk(state)
     walk.children(ROOT)
+    unroll_loops(walk.found)
     share_loops(walk.found, set(state.original.params))
     return walk.found
+
+
+def unroll_loops(found: list[Nest]) -> None:
+    """Unroll loops as far as annotations ask for, as lowering does."""
+    refused: set[int] = set()
+    for nest in found:
+        copies = nest.copies
+        for loop in reversed(nest.loops):
+            if loop.kind != "vectorized":
+                copies = copies // loop.extent if loop.kind in ("serial", "unrolled") else 0
+                if not copies:
+                    refused.add(id(loop))
+    for nest in found:
+        for loop in nest.loops:
+            if loop.kind == "serial" and id(loop) not in refused:
+                loop.kind = "unrolled"
 
 
 def share_loops(found: list[Nest], params: set[Buffer]) -> None:
@@ -115,6 +134,7 @@ class _Walk:
     loops: list[Loop] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
     conditions: list[set[Var]] = field(default_factory=list)
+    copies: int = 0
     forms: Forms = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,7 +188,8 @@ class _Walk:
             known[it.var] = form = self.forms.of(binding)
             if s.init and it.kind == "reduce":
                 reducing |= {var for var, _, _ in form}
-        around = self.loops
+        around, copies = self.loops, self.copies
+        self.copies = s.annotations.get(UNROLL, 0)
         if s.init:
             self.loops = [loop for loop in around if loop.var not in reducing]
             self.guarded(s.predicate, s.init, None)
@@ -181,7 +202,7 @@ class _Walk:
         self.guarded(s.predicate, s.body, key)
         if s.init:
             self.conditions.pop()
-            self.loops = around
+        self.loops, self.copies = around, copies
 
     def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
         guards, others = len(self.guards), len(self.conditions)
@@ -209,4 +230,4 @@ class _Walk:
             elif same is written:
                 written.updates = True
         guards, conditions = list(self.guards), list(self.conditions)
-        self.found.append(Nest(list(self.loops), accesses, operations, guards, conditions))
+        self.found.append(Nest(list(self.loops), accesses, operations, guards, conditions, self.copies))

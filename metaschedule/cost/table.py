@@ -175,9 +175,9 @@ class Table:
         self.measure_boxes()
 
     def measure_boxes(self) -> None:
-        """What an access touches at every level: `elements`, of which `run` are next to each other in each of so
-        many `rows` per dimension; and by how many elements it moves with every loop: `stride`. `pitch` is the
-        distance in bytes of the neighbours in a dimension."""
+        """What an access touches at every level: `elements`, of which `run` are next to each other in each of
+        so many `rows` per dimension; and by how many elements it moves with every loop: `stride`. `pitch` is
+        the distance in bytes of neighbours in a dimension."""
         moves = self.coefficient > 0
         steps = self.extent[:, None, None, :] - 1
         span = 1 + inward(self.coefficient * steps, np.add)

@@ -1,8 +1,8 @@
 """The innermost tile of a store: what is unrolled and vectorised inside the innermost loop proper.
 
-Its time is the largest of what arithmetic, the chain of dependent updates, loads and stores, and the number of
-instructions take, rounded off, because limits that are close get in each other's way. Accumulators and operands
-that the loops around do not move stay in registers, as far as there are registers.
+Its time is the largest of what arithmetic, the chain of dependent updates, loads and stores, and the number
+of instructions take, rounded off, because limits that are close get in each other's way. Accumulators and
+operands that the loops around do not move stay in registers, as far as there are registers.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     cycles += np.where((t.rest == 0) | (t.rest % lanes > 0), t.masked * size * MASKED, 0.0)
     trips = outer.prod(axis=1) * t.executed
     return Tiles(
-        cycles, trips, *limits, spills, vectors, size, accumulators, working, gathers, loops=loops
+        cycles=cycles, trips=trips, arithmetic=limits[0], chain=chain, memory=memory, issue=issue,
+        spills=spills, vectors=vectors, size=size, accumulators=accumulators, working=working, gathers=gathers, loops=loops,
     )  # fmt: skip
 
 

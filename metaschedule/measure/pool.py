@@ -47,10 +47,6 @@ class Pool:
         self._again: deque[Job] = deque()  # jobs whose worker died
         self._failed_starts = 0
 
-    @property
-    def pids(self) -> list[int]:
-        return [worker.pid for worker in self._workers]
-
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Frame]]:
         """Every job with its answer, as they come. `jobs` are asked for only when one can be given away, so
         that making the next goes on beside the last ones' work."""

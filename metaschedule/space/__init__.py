@@ -10,3 +10,4 @@ from .register_tiling import RegisterTiling
 from .rules import ApplyCustomRule, For
 from .space import Space
 from .with_intrinsic import MultiLevelTilingWithIntrinsic, RewriteTensorize
+from .zeros import SkipZeros

@@ -12,6 +12,7 @@ from .register_tiling import RegisterTiling
 from .rules import ApplyCustomRule
 from .space import Space
 from .with_intrinsic import RewriteTensorize
+from .zeros import SkipZeros
 
 
 def default(target: Target | str = "native") -> Space:
@@ -25,6 +26,7 @@ def default(target: Target | str = "native") -> Space:
             ApplyCustomRule(),
             InlineConstants(),
             AutoInline(),
+            SkipZeros(),
             RegisterTiling(),
             MultiLevelTiling("SSRSRS", max_innermost_factor=64, write="may", write_levels=(1, 2)),
             RandomComputeLocation(),

@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from ..errors import ScheduleError
 from ..ir import (
     Binary, Block, Call, Const, Expr, Iter, Load, Select, Store, Var, as_int, expressions, free_vars,
     subexpressions,
@@ -156,3 +158,42 @@ def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
 
 def is_output(sch: Schedule, block: BlockRV) -> bool:
     return any(r.buffer in sch.state.original.outputs for r in sch.get(block).writes)
+
+
+def epilogue(sch: Schedule, block: BlockRV) -> str | None:
+    """The one block that follows element by element, to run on each tile while it is in registers."""
+    users = consumers(sch, block)
+    if is_output(sch, block) or len(users) != 1:
+        return None
+    user, (written,) = users[0], sch.get(block).writes
+    if not is_spatial(user) or only_store(user) is None or CLAIMED in user.annotations:
+        return None
+    reads = [load for load in loads(user) if load.buffer is written.buffer]
+    plain = all(isinstance(index, (Var, Const)) for load in reads for index in load.indices)
+    return user.name if plain else None
+
+
+def plain_loops(sch: Schedule, block: BlockRV) -> bool:
+    """Whether the loops around a block are its iterators, untouched, around nothing else."""
+    node: Block = sch.get(block)
+    loops = sch.state.loops_around(node.name)
+    return len(loops) == len(node.iters) and all(
+        b is loop and sch.state.fixed_extent(loop) for b, loop in zip(node.bindings, loops)
+    )
+
+
+def reduction_loops(sch: Schedule, name: str) -> set[Var]:
+    """The loops that the reduction iterators of a block depend on."""
+    node: Block = sch.state.nodes[name]
+    bound = [b for it, b in zip(node.iters, node.bindings) if it.kind == "reduce"]
+    return {leaf for b in bound for v in free_vars(b) for leaf in sch.state.leaves(v)}
+
+
+def attempt(sch: Schedule, step: Callable[..., None], *arguments: object) -> list[Schedule]:
+    """The schedule after `step(schedule, *arguments)`, or nothing if the step is refused."""
+    new = sch.fork()
+    try:
+        step(new, *arguments)
+    except ScheduleError:
+        return []
+    return [new]

@@ -13,8 +13,7 @@ from typing import Any
 from ..ir import Block, Load
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import has_reuse, loads
-from .register_tiling import attempt, epilogue, plain_loops
+from .facts import attempt, epilogue, has_reuse, loads, plain_loops
 
 TILED = "tiled"  # annotation of a tiled block: how many outer loops belong to the first level
 REUSE = ("no", "may", "must")
@@ -57,7 +56,7 @@ class MultiLevelTiling:
         made: list[Schedule] = []
         for write in writes:
             for read in reads:
-                made += attempt(sch, lambda s: self.tile(s, block, write, read))
+                made += attempt(sch, self.tile, block, write, read)
         return made
 
     def tile(self, sch: Schedule, block: BlockRV, write: int | None, read: int | None) -> None:

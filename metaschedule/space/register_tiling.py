@@ -14,15 +14,13 @@ packed where, and whether tiles of rows or of columns change faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import ScheduleError
 from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
-    CLAIMED, consumers, has_reuse, is_output, is_spatial, loads, only_store, reused, vector_iterator,
+    CLAIMED, attempt, epilogue, has_reuse, loads, only_store, plain_loops, reused, vector_iterator,
 )  # fmt: skip
 from .register_tile import RegisterTile
 from .packing import pack_panel, pack_whole
@@ -49,27 +47,8 @@ class RegisterTiling:
             for columns_first in (False, True):
                 if pack != "no" and (streamed is None or not columns_first):
                     continue
-                made += attempt(sch, lambda s: tile(s, block, along, pack, columns_first, target))
+                made += attempt(sch, tile, block, along, pack, columns_first, target)
         return [*made, sch]
-
-
-def attempt(sch: Schedule, step: Callable[[Schedule], None]) -> list[Schedule]:
-    """The schedule after a step, or nothing if the step is refused."""
-    new = sch.fork()
-    try:
-        step(new)
-    except ScheduleError:
-        return []
-    return [new]
-
-
-def plain_loops(sch: Schedule, block: BlockRV) -> bool:
-    """Whether the loops around a block are its iterators, untouched, around nothing else."""
-    node: Block = sch.get(block)
-    loops = sch.state.loops_around(node.name)
-    return len(loops) == len(node.iters) and all(
-        b is loop and sch.state.fixed_extent(loop) for b, loop in zip(node.bindings, loops)
-    )
 
 
 def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
@@ -82,19 +61,6 @@ def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
                     if index is along:
                         return n, dimension
     return None
-
-
-def epilogue(sch: Schedule, block: BlockRV) -> str | None:
-    """The one block that follows element by element, to run on each tile while it is in registers."""
-    users = consumers(sch, block)
-    if is_output(sch, block) or len(users) != 1:
-        return None
-    user, (written,) = users[0], sch.get(block).writes
-    if not is_spatial(user) or only_store(user) is None or CLAIMED in user.annotations:
-        return None
-    reads = [load for load in loads(user) if load.buffer is written.buffer]
-    plain = all(isinstance(index, Var) for load in reads for index in load.indices)
-    return user.name if plain else None
 
 
 def tile(

@@ -70,11 +70,14 @@ class AddRFactor:
 
 
 def along_reduction(block: Block, target: Target) -> bool:
-    """Whether vectors should be of terms: enough of them, and nothing is contiguous along the results."""
+    """Whether vectors should be of terms: there are enough, and operands are not contiguous along results."""
     lanes = target.lanes(block.writes[0].buffer.dtype)
+    return not contiguous_along_results(block) and adjacent_terms(block)[1] >= lanes
+
+
+def contiguous_along_results(block: Block) -> bool:
     along = vector_iterator(block)
-    contiguous = along is not None and any(stride(load, along) == 1 for load in loads(block))
-    return not contiguous and adjacent_terms(block)[1] >= lanes
+    return along is not None and any(stride(load, along) == 1 for load in loads(block))
 
 
 def adjacent_terms(block: Block) -> tuple[int, int]:

@@ -9,9 +9,8 @@ from ..ir import Block, as_int, free_vars
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.intrinsics import Intrinsic, get_intrinsic
 from ..target import Target
-from .facts import CLAIMED, is_reduction, only_store
+from .facts import CLAIMED, is_reduction, only_store, plain_loops
 from .multi_level_tiling import TILED, MultiLevelTiling
-from .register_tiling import plain_loops
 
 TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to become
 

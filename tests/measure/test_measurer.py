@@ -137,6 +137,8 @@ def test_a_workload_that_wants_special_inputs() -> None:
     program = parse(ROOT)
     with Measurer(program) as m, pytest.raises(MeasureError, match=r"only sevens.*inputs="):
         m.measure([program])
+    with pytest.raises(ValueError, match=r"float32\[4\].*got \['float64\[3\]'\]"):
+        Measurer(program, inputs=[np.zeros(3)])
     eights = generate(parse(ROOT.replace("7.0", "8.0")), resolve())
     with Measurer(program, inputs=[np.full(4, 7, np.float32)]) as m:
         good, wrong = m.measure([program, eights])

@@ -30,14 +30,17 @@ class ComputeLocation(Distribution):
 
     The support is -1 and every n for which compute_at at the n-th loop around all consumers is legal now.
     requires:  1. the block exists
-    A block that cannot be moved (an output, for one) has the support [-1].
+    A block that cannot be moved (an output, for one) has the support [-1]. With `outermost`, only so many of
+    the loops are candidates.
     """
 
     block: BlockRV
+    outermost: int = 0
 
     def at(self, s: State) -> Locations:
         block = s.block(self.block)
-        return Locations(self.block, s, block, common_loops(s, block))
+        loops = common_loops(s, block)
+        return Locations(self.block, s, block, loops[: self.outermost or None])
 
 
 class Locations(ComputeLocation):
