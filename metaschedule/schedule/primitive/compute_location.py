@@ -40,7 +40,7 @@ class ComputeLocation(Distribution):
     def at(self, s: State) -> Locations:
         block = s.block(self.block)
         loops = common_loops(s, block)
-        return Locations(self.block, s, block, loops[: self.outermost or None])
+        return Locations(self, s, block, loops[: self.outermost or None])
 
 
 class Locations(ComputeLocation):
@@ -49,8 +49,8 @@ class Locations(ComputeLocation):
 
     __slots__ = ("candidates", "node", "state")
 
-    def __init__(self, block: BlockRV, state: State, node: Block, candidates: list[Var]) -> None:
-        self.block = block
+    def __init__(self, of: ComputeLocation, state: State, node: Block, candidates: list[Var]) -> None:
+        self.block, self.outermost = of.block, of.outermost
         self.state, self.node, self.candidates = state, node, candidates
 
     def support(self) -> Sequence[int]:

@@ -108,7 +108,7 @@ def test_sample_compute_location_refuses_decisions_that_are_illegal() -> None:
             sch.sample_compute_location, block, decision=decision
         )
     message = refusal(sch.sample_compute_location, sch.get_block("relu"), decision=0)
-    assert message == "0 is no decision of sample_compute_location(block=b1)"
+    assert message == "0 is no decision of sample_compute_location(block=b1, outermost=0)"
 
 
 def test_sample_compute_location_refuses_a_block_that_is_gone() -> None:
