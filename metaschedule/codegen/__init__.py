@@ -1,5 +1,6 @@
 """From programs to machine code: `lower` (program to program), `llvm` (program to LLVM text)."""
 
+from .constants import split_constants
 from .generate import generate
 
-__all__ = ["generate"]
+__all__ = ["generate", "split_constants"]

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from ..errors import ScheduleError
 from ..ir import (
     Binary, Block, Call, Const, Expr, Iter, Load, Select, Store, Var, as_int, expressions, free_vars,
-    subexpressions,
 )  # fmt: skip
 from ..schedule import BlockRV, Schedule
 
@@ -54,10 +53,7 @@ def is_reduction(block: Block) -> bool:
 def loads(block: Block) -> list[Load]:
     """What a block reads, without its own results."""
     own = {r.buffer for r in block.writes}
-    found: list[Load] = []
-    for e in expressions(block.body):
-        found += [x for x in subexpressions(e) if isinstance(x, Load) and x.buffer not in own]
-    return found
+    return [e for e in expressions(block.body) if isinstance(e, Load) and e.buffer not in own]
 
 
 def only_store(block: Block) -> Store | None:
@@ -138,15 +134,11 @@ def has_reuse(block: Block) -> bool:
 
 
 def is_expensive(block: Block) -> bool:
-    return any(
-        isinstance(x, Call) and x.name in EXPENSIVE
-        for e in expressions(block.body)
-        for x in subexpressions(e)
-    )
+    return any(isinstance(e, Call) and e.name in EXPENSIVE for e in expressions(block.body))
 
 
 def has_conditions(block: Block) -> bool:
-    return any(isinstance(x, Select) for e in expressions(block.body) for x in subexpressions(e))
+    return any(isinstance(e, Select) for e in expressions(block.body))
 
 
 def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
