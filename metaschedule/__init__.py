@@ -10,7 +10,7 @@
 
 __version__ = "0.1.0"  # first, because records name it
 
-from . import database, ir, runtime, target, te, workloads
+from . import cost, database, ir, runtime, space, target, te, workloads
 from .build import build
 from .errors import InternalError, ScheduleError, ScriptError, VerifyError
 from .interpreter import InterpreterError, interpret
@@ -31,12 +31,14 @@ __all__ = [
     "Trace",
     "VerifyError",
     "build",
+    "cost",
     "database",
     "interpret",
     "ir",
     "parse",
     "program",
     "runtime",
+    "space",
     "structural_equal",
     "structural_hash",
     "target",

@@ -25,12 +25,14 @@ from collections.abc import Collection
 from ..ir import Assert, Buffer, Load, Program, Rewriter, Stmt, Store, TupleStore, changed, expressions, walk
 
 
-def split_constants(program: Program, names: Collection[str] = ()) -> tuple[Program | None, Program]:
+def split_constants(
+    program: Program, names: Collection[str] | None = None
+) -> tuple[Program | None, Program]:
     """(preparation, kernel) of a program; the first is None if nothing depends on constants alone.
 
-    Constant are the parameters that are declared so, and those of `names`.
+    Constant are the parameters of these names, or else those that are declared so.
     """
-    fixed = {b for b in program.inputs if b.constant or b.name in names}
+    fixed = {b for b in program.inputs if (b.constant if names is None else b.name in names)}
     if not fixed:
         return None, program
     tables = {b for b in program.allocs if b.data is not None}

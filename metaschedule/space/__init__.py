@@ -8,6 +8,6 @@ from .multi_level_tiling import MultiLevelTiling
 from .postprocess import Buildable, RewriteReductionBlock
 from .register_tiling import RegisterTiling
 from .rules import ApplyCustomRule, For
-from .space import Space
+from .space import Space, as_space
 from .with_intrinsic import MultiLevelTilingWithIntrinsic, RewriteTensorize
 from .zeros import SkipZeros

@@ -14,7 +14,19 @@ from collections.abc import Callable
 
 from ..errors import ScheduleError
 from ..ir import (
-    Binary, Block, Call, Const, Expr, Iter, Load, Select, Store, Var, as_int, expressions, free_vars,
+    Binary,
+    Block,
+    Call,
+    Const,
+    Expr,
+    Iter,
+    Load,
+    Select,
+    Store,
+    Var,
+    as_int,
+    expressions,
+    free_vars,
 )  # fmt: skip
 from ..schedule import BlockRV, Schedule
 

@@ -20,10 +20,20 @@ from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
-    CLAIMED, attempt, epilogue, has_reuse, loads, only_store, plain_loops, reused, vector_iterator,
+    CLAIMED,
+    attempt,
+    epilogue,
+    has_reuse,
+    is_reduction,
+    loads,
+    only_store,
+    plain_loops,
+    reused,
+    stride,
+    vector_iterator,
 )  # fmt: skip
-from .register_tile import RegisterTile
 from .packing import pack_panel, pack_whole
+from .register_tile import RegisterTile
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
 MOST_UNROLLED_STEPS = 8  # of the innermost reduction loop
@@ -39,16 +49,23 @@ class RegisterTiling:
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
         along = vector_iterator(node)
-        if not has_reuse(node) or along is None or not plain_loops(sch, block):
+        if along is None or not gains(node, along) or not plain_loops(sch, block):
             return [sch]
         streamed = streamed_operand(node, along)
         made: list[Schedule] = []
         for pack in self.packs:
             for columns_first in (False, True):
-                if pack != "no" and (streamed is None or not columns_first):
+                if pack != "no" and (streamed is None or not columns_first or not has_reuse(node)):
                     continue
                 made += attempt(sch, tile, block, along, pack, columns_first, target)
         return [*made, sch]
+
+
+def gains(block: Block, along: Var) -> bool:
+    """Whether a reduction reads operands again, or at least reads them in whole vectors."""
+    if not is_reduction(block) or only_store(block) is None:
+        return False
+    return has_reuse(block) or all(stride(load, along) in (0, 1) for load in loads(block))
 
 
 def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
@@ -63,9 +80,7 @@ def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
     return None
 
 
-def tile(
-    sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target
-) -> None:
+def tile(sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target) -> None:
     node: Block = sch.get(block)
     store = only_store(node)
     assert store is not None
@@ -82,7 +97,8 @@ def tile(
     loops = dict(zip([it.var for it in node.iters], sch.get_loops(block)))
     spatial = [it.var for it in node.iters if it.kind == "spatial"]
     reducing = [loops[it.var] for it in node.iters if it.kind == "reduce"]
-    rows = [it.var for it in reused(node) if it.var is not along][-MOST_ROWS:]
+    shared = reused(node) if has_reuse(node) else [it for it in node.iters if it.kind == "spatial"]
+    rows = [it.var for it in shared if it.var is not along][-MOST_ROWS:]
     sizes = sch.sample(RegisterTile(tuple(loops[v] for v in (*rows, along)), lanes, target.vector_registers))
     inside: dict[Var, LoopRV] = {}
     outside = dict(loops)

@@ -76,8 +76,11 @@ def along_reduction(block: Block, target: Target) -> bool:
 
 
 def contiguous_along_results(block: Block) -> bool:
+    """Whether an operand of the terms is contiguous where the results are."""
     along = vector_iterator(block)
-    return along is not None and any(stride(load, along) == 1 for load in loads(block))
+    terms = [it.var for it in block.iters if it.kind == "reduce"]
+    operands = [load for load in loads(block) if any(mentions(load, var) for var in terms)]
+    return along is not None and any(stride(load, along) == 1 for load in operands)
 
 
 def adjacent_terms(block: Block) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from ..ir import Program
 from ..schedule import Schedule, Trace
 from ..target import Target
 from .default import default
-from .neighbours import neighbour
 from .space import Space, SpaceLike
 
 DRAWS = 4  # of every sketch
@@ -41,22 +40,7 @@ def untuned(program: Program, target: Target, space: SpaceLike | None = None, se
     for cost, number, sch in found:
         if len(leaders) < KEPT:
             leaders.setdefault(number, (cost, sch))
-    best = [downhill(space, program, model, cost, sch, rng) for cost, sch in leaders.values()]
-    return min(best, key=lambda one: one[0])[1] if best else Schedule(program)
-
-
-def downhill(
-    space: SpaceLike, program: Program, model: Analytical, cost: float, sch: Schedule, rng: random.Random
-) -> tuple[float, Schedule]:
-    """Neighbours of a candidate, each taken if it is better."""
-    for _ in range(STEPS):
-        changed = neighbour(sch, rng)
-        if changed is None:
-            break
-        new = replayed(space, changed, program)
-        if new is not None and (there := predicted(model, [new])[0]) < cost:
-            cost, sch = there, new
-    return cost, sch
+    return min(leaders.values(), key=lambda one: one[0])[1] if leaders else Schedule(program)
 
 
 def replayed(

@@ -10,7 +10,7 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.intrinsics import Intrinsic, get_intrinsic
 from ..target import Target
 from .facts import CLAIMED, is_reduction, only_store, plain_loops
-from .multi_level_tiling import TILED, MultiLevelTiling
+from .multi_level_tiling import MultiLevelTiling
 
 TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to become
 
@@ -46,7 +46,8 @@ def cut_tile(sch: Schedule, block: BlockRV, intrinsic: Intrinsic) -> BlockRV:
     loops = sch.get_loops(block)
     stored = {v for s in intrinsic.stores for index in s.indices for v in free_vars(index)}
     available = {
-        kind: [loop for it, loop in zip(node.iters, loops) if it.kind == kind] for kind in ("spatial", "reduce")
+        kind: [loop for it, loop in zip(node.iters, loops) if it.kind == kind]
+        for kind in ("spatial", "reduce")
     }
     taken: list[tuple[LoopRV, int]] = []
     for described in reversed(intrinsic.loops):
@@ -85,7 +86,9 @@ class RewriteTensorize:
     """Put in the intrinsics that blocks are annotated with."""
 
     def __call__(self, sch: Schedule, target: Target) -> None:
-        for name in [k for k, n in sch.state.nodes.items() if isinstance(n, Block) and TENSORIZE in n.annotations]:
+        for name in [
+            k for k, n in sch.state.nodes.items() if isinstance(n, Block) and TENSORIZE in n.annotations
+        ]:
             block = sch.get_block(str(name))
             intrinsic = sch.get(block).annotations[TENSORIZE]
             sch.unannotate(block, TENSORIZE)

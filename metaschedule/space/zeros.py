@@ -66,7 +66,12 @@ def zero_strides(node: Block, padding: Block, load: Load) -> dict[Var, int]:
             if isinstance(index, Var) and uses(remainder, index):
                 for it in node.iters:
                     extent = as_int(it.extent)
-                    if it.kind == "spatial" and coefficient(at, it.var) == 1 and extent and extent % size == 0:
+                    if (
+                        it.kind == "spatial"
+                        and coefficient(at, it.var) == 1
+                        and extent
+                        and extent % size == 0
+                    ):
                         found[it.var] = size
     return found
 

@@ -31,7 +31,15 @@ from ...ir import (
     const,
     substitute,
 )
-from ..analysis.index_text import Spec, Texts, image_shape, index_map, index_texts, parameter_count, with_parameters
+from ..analysis.index_text import (
+    Spec,
+    Texts,
+    image_shape,
+    index_map,
+    index_texts,
+    parameter_count,
+    with_parameters,
+)
 from ..state import Key, State
 from .base import BlockRV, ExprRV, Primitive, Steps, primitive
 from .block_layout import ReorderBlockIterVar, TransformBlockLayout
