@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,25 +18,12 @@ from ..ir import Program, Var, numpy_dtype
 from ..ir.dtypes import DTYPES
 from ..schedule import Schedule
 from .arithmetic import KINDS
+from .guards import GuardEffect, effect_of_guards
 from .nest import Loop, Nest, common_prefix, nests
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = range(4)
 ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 KIND = {"parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED}
-
-
-class GuardEffect(NamedTuple):
-    """What conditions do to a nest: the share of iterations that get past guards on loops outside tiles, the
-    share of tiles whose unrolled or vectorised loops a guard cuts (of the latter, all but `rest` lanes, 0 if
-    only the running program knows), and the tests that remain for every iteration of the innermost loop and
-    for every lane."""
-
-    executed: float
-    cut: float
-    masked: float
-    rest: int
-    tests: int
-    lane_tests: int
 
 
 @dataclass(slots=True, eq=False)
@@ -85,36 +71,6 @@ def rows_of(found: list[Nest]) -> list[Row]:
         outside = sum(len(cuts) - 1 for cuts in digits[:shared])
         rows.append(Row(nest, extents, kinds, fused, outside, entries, effect_of_guards(nest)))
     return rows
-
-
-def effect_of_guards(nest: Nest) -> GuardEffect:
-    kinds = {loop.var: loop.kind for loop in nest.loops}
-    innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind in ("serial", "parallel")), None)
-    executed = uncut = unmasked = 1.0
-    tests = lane_tests = rest = 0
-    for guard in nest.guards:
-        reach = width = lanes = 1
-        for (var, low, high), k in guard.form.items():
-            span, kind = abs(k) * ((high - 1) // low), kinds.get(var)
-            reach += span
-            width += span if kind in ("unrolled", "vectorized") else 0
-            lanes += span if kind == "vectorized" else 0
-        if reach <= guard.limit:
-            continue
-        tiles = -(-reach // width)
-        full = guard.limit // width / tiles
-        if lanes > 1:
-            unmasked *= full
-            rest = guard.limit % width if tiles == guard.limit // width + 1 else 0
-        elif width > 1:
-            uncut *= full
-        else:
-            executed *= guard.limit / reach
-            tests += any(var is innermost for var, _, _ in guard.form)
-    for variables in nest.conditions:
-        tests += innermost in variables
-        lane_tests += any(kinds.get(var) == "vectorized" for var in variables)
-    return GuardEffect(executed, 1 - uncut, 1 - unmasked, rest, tests, lane_tests)
 
 
 def digits_of(nest: Nest) -> list[list[int]]:

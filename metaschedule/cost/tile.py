@@ -28,7 +28,7 @@ HORIZONTAL = 8.0  # instructions to combine the lanes of a vector
 VECTORS_AT_ONCE = 4  # that a vectorised reduction combines first
 MASKED = 12.0  # cycles per masked store
 LANE_TEST = 4.0  # instructions per vector
-TEST = 2.0  # instructions
+TEST = 2.0  # cycles per test and branch inside a tile
 DIVISION = 6.0  # instructions per digit of a fused loop
 LOOP = 2.0  # instructions per iteration
 LARGEST_CODE = 2000.0  # instructions of a loop body that are fetched at full speed
@@ -68,8 +68,8 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     # Vectors. LLVM vectorises a plain loop over contiguous elements.
     lanes = np.maximum(1, target.vector_bytes // np.maximum(t.item.max(axis=1), 1))
     vector = (t.kind == VECTORIZED) & (extent > 1)
-    plain = ~vector.any(axis=1) & ~(in_tile & (extent > 1)).any(axis=1) & (step[:, 0] == 1)
     at = np.maximum(innermost, 0)[:, None]
+    plain = ~vector.any(axis=1) & (step[:, 0] == 1) & (np.take_along_axis(extent, at, 1)[:, 0] >= lanes)
     divided = np.take_along_axis(t.fused, at, 1)[:, 0]  # its digits are worked out for every iteration
     plain &= ((step <= 1) | ~present).all(axis=1) & (innermost >= 0) & (t.tests == 0) & ~divided
     vector[plain, innermost[plain]] = True
@@ -125,7 +125,7 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     updates = np.where(horizontal, combined, size) / np.maximum(values[:, 0], 1)
     loads = (values * once)[:, 1:].sum(axis=1) + np.where(t.updates, values[:, 0] * once[:, 0], 0.0)
     stores = values[:, 0] * once[:, 0]
-    instructions = arithmetic + loads + stores + LOOP + TEST * t.tests
+    instructions = arithmetic + loads + stores + LOOP
     instructions += np.where(divided, DIVISION * t.fused.sum(axis=1), 0.0)
     # Chains of other accumulators run meanwhile, as far as the core sees them.
     turns = innermost_run(kept[:, 0] | ~still[:, 0] | (outer == 1)) & ~kept[:, 0]
@@ -137,12 +137,13 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     code = instructions * np.where((t.kind == UNROLLED) & ~in_tile, extent, 1.0).prod(axis=1)
     issue = instructions / np.where(code > LARGEST_CODE, SLOW_ISSUE, ISSUE)
     limits = np.stack([arithmetic / PORTS, chain, memory, issue])
-    cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + spills
+    cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + spills + TEST * t.tests
     cycles += np.where((t.rest == 0) | (t.rest % lanes > 0), t.masked * size * MASKED, 0.0)
     trips = outer.prod(axis=1) * t.executed
     return Tiles(
         cycles=cycles, trips=trips, arithmetic=limits[0], chain=chain, memory=memory, issue=issue,
-        spills=spills, vectors=vectors, size=size, accumulators=accumulators, working=working, gathers=gathers, loops=loops,
+        spills=spills, vectors=vectors, size=size, accumulators=accumulators, working=working,
+        gathers=gathers, loops=loops,
     )  # fmt: skip
 
 
