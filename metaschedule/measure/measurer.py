@@ -22,6 +22,7 @@ from .inputs import arrays, values_of
 from .numerics import exact_magnitude, tolerance
 from .outcome import Limits, MeasureError, Outcome, one_line
 from .pool import Job, Pool
+from .reference import reference_kernel
 
 REFERENCE_SECONDS = 120.0  # once per workload, and without vectors
 IN_FLIGHT = 2  # per builder: one compiles while the next is on its way
@@ -122,9 +123,8 @@ class Measurer:
         makers: list[Callable[[], Kernel]] = [partial(self._kernel, c) for c in candidates]
         if self._has_reference:
             return self._compile(makers)
-        reference, *entries = self._compile(
-            [partial(generate, self._program, self._target, fma=False), *makers]
-        )
+        as_written = partial(reference_kernel, self._program, self._target)
+        reference, *entries = self._compile([as_written, *makers])
         self._establish(reference)
         return entries
 
