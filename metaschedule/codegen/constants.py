@@ -25,9 +25,7 @@ from collections.abc import Collection
 from ..ir import Assert, Buffer, Load, Program, Rewriter, Stmt, Store, TupleStore, changed, expressions, walk
 
 
-def split_constants(
-    program: Program, names: Collection[str] | None = None
-) -> tuple[Program | None, Program]:
+def split_constants(program: Program, names: Collection[str] | None = None) -> tuple[Program | None, Program]:
     """(preparation, kernel) of a program; the first is None if nothing depends on constants alone.
 
     Constant are the parameters of these names, or else those that are declared so.

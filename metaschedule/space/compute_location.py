@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..ir import Block
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import CLAIMED, attempt, consumers, is_output, is_spatial, only_store, reduction_loops
+from .facts import CLAIMED, TILED, attempt, consumers, is_output, is_spatial, only_store, reduction_loops
 from .stage import schedule_stage
 
 
@@ -23,7 +23,7 @@ class RandomComputeLocation:
         users = consumers(sch, block)
         if is_output(sch, block) or not users or not is_spatial(node) or only_store(node) is None:
             return [sch]
-        if not any(CLAIMED in user.annotations for user in users):
+        if not any(CLAIMED in user.annotations or TILED in user.annotations for user in users):
             return [sch]  # its consumers have no tiles at which to compute it
         for first in (0, -1):  # decisions to begin with; replays draw others
             made = attempt(sch, place, block, first, target)

@@ -31,6 +31,7 @@ from ..ir import (
 from ..schedule import BlockRV, Schedule
 
 CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
+TILED = "tiled"  # annotation of a tiled block: the structure of its levels
 EXPENSIVE = frozenset(["exp", "log", "erf", "tanh", "sqrt", "sin", "cos", "pow", "sigmoid"])
 
 

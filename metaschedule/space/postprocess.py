@@ -33,8 +33,8 @@ class RewriteReductionBlock:
 
 @dataclass(frozen=True)
 class Buildable:
-    """Refuse what takes too long to compile or too much memory to run: copies that unrolling makes, in hardware
-    vectors, and buffers."""
+    """Refuse what takes too long to compile or too much memory to run: copies that unrolling makes, in
+    hardware vectors, and buffers."""
 
     most_copies: int = 2048
     most_bytes: int = 1 << 33

@@ -8,14 +8,15 @@
                 for rows (unrolled), columns (vectorized): accumulators += a * b
             epilogue: results = f(accumulators)
 
-The register tile is drawn for the machine (`register_tile.py`) and need not divide the extents. Forks: what is
-packed where, and whether tiles of rows or of columns change faster.
+The register tile is drawn for the machine (`register_tile.py`) and need not divide the extents. Forks: what
+is packed where, and whether tiles of rows or of columns change faster.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
@@ -58,7 +59,8 @@ class RegisterTiling:
                 if pack != "no" and (streamed is None or not columns_first or not has_reuse(node)):
                     continue
                 made += attempt(sch, tile, block, along, pack, columns_first, target)
-        return [*made, sch]
+        # Tests for zeros are worth it in tiles of registers only.
+        return made if made and SKIP_ZEROS in node.annotations else [*made, sch]
 
 
 def gains(block: Block, along: Var) -> bool:
@@ -134,5 +136,6 @@ def tile(sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bo
     for loop in unroll:
         sch.unroll(loop)
     start = sch.decompose_reduction(block, reductions[0])
+    faster = "rows" if columns_first else "columns"
     for done in (block, result, start, *([packed] if packed else [])):
-        sch.annotate(done, CLAIMED, "RegisterTiling")
+        sch.annotate(done, CLAIMED, f"RegisterTiling, packing {pack}, {faster} inside")

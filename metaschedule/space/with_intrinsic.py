@@ -19,8 +19,7 @@ TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to
 class MultiLevelTilingWithIntrinsic(MultiLevelTiling):
     """Cut a tile of the shape of `intrinsic` out of the innermost loops, and tile around it.
 
-    The loops of the description stand for the last spatial and the last reduction loops of the block, in order.
-    Whether the body is what the intrinsic describes is seen when `RewriteTensorize` puts it in. The space
+    The loops of the description stand for the last spatial and the last reduction loops, in order. Whether the body is what the intrinsic describes is seen when `RewriteTensorize` puts it in. The space
     keeps the schedules without it, too.
     """
 

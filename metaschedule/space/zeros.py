@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Binary, Block, Const, Expr, Load, Select, Var, as_int
 from ..schedule import BlockRV, Schedule
 from ..target import Target
@@ -45,7 +46,7 @@ def skip(sch: Schedule, block: BlockRV, padding: Block, load: Load) -> None:
     node: Block = sch.get(block)
     phases = zero_strides(node, padding, load)
     sch.compute_inline(sch.get_block(padding.name))
-    sch.annotate(block, "skip_zeros", 1)
+    sch.annotate(block, SKIP_ZEROS, 1)
     if not phases:
         return
     after = epilogue(sch, block)
@@ -59,7 +60,8 @@ def skip(sch: Schedule, block: BlockRV, padding: Block, load: Load) -> None:
 def zero_strides(node: Block, padding: Block, load: Load) -> dict[Var, int]:
     """How far apart the data are along a spatial iterator: where the padding asks for `index % s == 0`."""
     store = only_store(padding)
-    assert store is not None and isinstance(store.value, Select)
+    assert store is not None
+    assert isinstance(store.value, Select)
     found: dict[Var, int] = {}
     for remainder, size in remainders(store.value.cond):
         for index, at in zip(store.indices, load.indices):
