@@ -28,7 +28,6 @@ class GuardEffect(NamedTuple):
 
 def effect_of_guards(nest: Nest) -> GuardEffect:
     kinds = {loop.var: loop.kind for loop in nest.loops}
-    unrolled = {loop.var: loop.extent for loop in nest.loops if loop.kind == "unrolled"}
     innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE), None)
     of_tiles: list[tuple[Guard, int, int]] = []
     of_loops: list[Guard] = []
@@ -61,9 +60,6 @@ def effect_of_guards(nest: Nest) -> GuardEffect:
                 tiles = -(-guard.limit // width)  # empty tiles are left out by the other guard
             uncut *= full / tiles
     for variables in nest.conditions:
-        copies = 1
-        for var in variables:
-            copies *= unrolled.get(var, 1)
-        tests += copies if innermost in variables or copies > 1 else 0
+        tests += any(kinds.get(var) == "unrolled" or var is innermost for var in variables)
         lane_tests += any(kinds.get(var) == "vectorized" for var in variables)
     return GuardEffect(executed, 1 - uncut, 1 - unmasked, rest, tests, lane_tests)

@@ -45,43 +45,47 @@ def rows_of(found: list[Nest]) -> list[Row]:
     rows: list[Row] = []
     before: list[Loop] = []
     for nest in found:
-        digits = digits_of(nest)
         shared = common_prefix(before, nest.loops)
         before = nest.loops
+        cuts = cuts_of(nest)
+        total = len(nest.loops) + sum(len(found) - 2 for found in cuts.values())
         extents, kinds, fused, entries = [], [], [], []
-        place: dict[Var, list[tuple[int, int]]] = {}
-        total = sum(len(cuts) - 1 for cuts in digits)
-        for loop, cuts in zip(nest.loops, digits, strict=True):
-            places = place[loop.var] = []
-            for low, high in zip(cuts[-2::-1], cuts[:0:-1]):
-                places.append((low, len(extents) - total))
+        starts: list[int] = []
+        place: dict[
+            Var, list[tuple[int, int]]
+        ] = {}  # of each digit: where it begins, and its loop in the row
+        for loop in nest.loops:
+            starts.append(len(extents))
+            bounds = cuts.get(loop.var, (1, loop.extent))
+            place[loop.var] = []
+            for low, high in zip(bounds[-2::-1], bounds[:0:-1]):
+                place[loop.var].append((low, len(extents) - total))
                 extents.append(-(-high // low))
                 kinds.append(KIND.get(loop.kind, SERIAL))
-                fused.append(len(cuts) > 2)
+                fused.append(len(bounds) > 2)
         for a, access in enumerate(nest.accesses):
-            outer = [loop.var for loop in nest.loops[: access.shared]]
+            outer = {loop.var for loop in nest.loops[: access.shared]}
             for d, form in enumerate(access.forms, -len(access.forms)):
                 for (var, start, stop), k in form.items():
-                    if var in place and not any(var is o for o in outer):
-                        entries += [
-                            (a, d, at, abs(k) * (low // start))
-                            for low, at in place[var]
-                            if start <= low < stop
-                        ]
-        outside = sum(len(cuts) - 1 for cuts in digits[:shared])
+                    if var not in outer:
+                        for low, at in place.get(var, ()):
+                            if start <= low < stop:
+                                entries.append((a, d, at, abs(k) * (low // start)))
+        outside = [*starts, total][shared]
         rows.append(Row(nest, extents, kinds, fused, outside, entries, effect_of_guards(nest)))
     return rows
 
 
-def digits_of(nest: Nest) -> list[list[int]]:
-    """Where the digits of each loop begin: 1, ..., extent."""
-    cuts = {loop.var: {1, loop.extent} for loop in nest.loops}
+def cuts_of(nest: Nest) -> dict[Var, list[int]]:
+    """Of the loops of which indices use digits, where these begin: 1, ..., extent."""
+    extents = {loop.var: loop.extent for loop in nest.loops}
+    cuts: dict[Var, set[int]] = {}
     for access in nest.accesses:
         for form in access.forms:
             for var, low, high in form:
-                if var in cuts:
-                    cuts[var] |= {low, high}
-    return [sorted(cuts[loop.var]) for loop in nest.loops]
+                if (low != 1 or high != extents.get(var)) and var in extents:
+                    cuts.setdefault(var, {1, extents[var]}).update((low, high))
+    return {var: sorted(found) for var, found in cuts.items()}
 
 
 class Table:

@@ -16,6 +16,7 @@ from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY,
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table
 
 LATENCY = 4.0  # cycles from one fused multiply-add to the next that needs its result
+SHORT_LATENCY = 3.0  # the same of an addition or a maximum
 FORWARD = 9.0  # cycles from a store to a load that needs its result
 PORTS = 2.0  # vector operations, and loads, per cycle
 ISSUE = 5.0  # instructions per cycle
@@ -28,7 +29,7 @@ HORIZONTAL = 8.0  # instructions to combine the lanes of a vector
 VECTORS_AT_ONCE = 4  # that a vectorised reduction combines first
 MASKED = 12.0  # cycles per masked store
 LANE_TEST = 4.0  # instructions per vector
-TEST = 2.0  # cycles per test and branch inside a tile
+TEST = 1.0  # cycles per test and branch inside a tile
 DIVISION = 6.0  # instructions per digit of a fused loop
 LOOP = 2.0  # instructions per iteration
 LARGEST_CODE = 2000.0  # instructions of a loop body that are fetched at full speed
@@ -131,7 +132,8 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     turns = innermost_run(kept[:, 0] | ~still[:, 0] | (outer == 1)) & ~kept[:, 0]
     others = np.where(turns, outer, 1.0).prod(axis=1)
     others = np.minimum(others, np.maximum(1, WINDOW / (repeats[:, 0] * instructions)))
-    chain = updates * LATENCY + np.where(held[:, 0], 0.0, FORWARD)
+    chain = updates * np.where(ops[:, MULTIPLY] > 0, LATENCY, SHORT_LATENCY)
+    chain += np.where(held[:, 0], 0.0, FORWARD)
     chain = np.where(t.updates, chain / others, 0.0)
     memory = np.maximum(loads / PORTS, stores) + gathers / PORTS
     code = instructions * np.where((t.kind == UNROLLED) & ~in_tile, extent, 1.0).prod(axis=1)
