@@ -51,6 +51,14 @@ def test_a_worker_killed_while_idle_is_replaced(measurer: Measurer) -> None:
     assert [o.kind for o in measurer.measure([faulty.GOOD] * 3)] == ["ok"] * 3
 
 
+def test_what_the_last_candidate_left_is_not_the_next_ones_fault(measurer: Measurer) -> None:
+    assert measurer.measure([faulty.GOOD])[0].ok
+    before = workers("run")
+    outcomes = measurer.measure([faulty.ENDS_THE_NEXT, faulty.SLEEPS_LONGER, faulty.GOOD])
+    assert [o.kind for o in outcomes] == ["ok", "ok", "ok"]
+    assert workers("run") != before
+
+
 def test_a_broken_batch_leaves_no_stale_answers(measurer: Measurer) -> None:
     """An exception between two answers, as Ctrl-C raises it."""
     measurer.measure([faulty.GOOD])
