@@ -6,6 +6,7 @@ slower; tests that are left run with the innermost loop or, where they are about
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from .nest import Guard, Nest
@@ -28,6 +29,7 @@ class GuardEffect(NamedTuple):
 
 def effect_of_guards(nest: Nest) -> GuardEffect:
     kinds = {loop.var: loop.kind for loop in nest.loops}
+    unrolled = {loop.var: loop.extent for loop in nest.loops if loop.kind == "unrolled"}
     innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE), None)
     of_tiles: list[tuple[Guard, int, int]] = []
     of_loops: list[Guard] = []
@@ -60,6 +62,7 @@ def effect_of_guards(nest: Nest) -> GuardEffect:
                 tiles = -(-guard.limit // width)  # empty tiles are left out by the other guard
             uncut *= full / tiles
     for variables in nest.conditions:
-        tests += any(kinds.get(var) == "unrolled" or var is innermost for var in variables)
+        copies = math.prod(unrolled.get(var, 1) for var in variables)
+        tests += copies if copies > 1 or innermost in variables else 0
         lane_tests += any(kinds.get(var) == "vectorized" for var in variables)
     return GuardEffect(executed, 1 - uncut, 1 - unmasked, rest, tests, lane_tests)

@@ -21,7 +21,7 @@ FORWARD = 9.0  # cycles from a store to a load that needs its result
 PORTS = 2.0  # vector operations, and loads, per cycle
 ISSUE = 5.0  # instructions per cycle
 WINDOW = 256.0  # instructions that the core looks ahead
-SPILL = 8.0  # cycles per register too many
+SPILL = 8.0  # cycles per register too many, each time the accumulators are gone through
 MOST_SPILL = 1.1  # cycles per accumulator, when all of them are in memory
 GATHERED = 1.0  # instructions to put an element into its lane
 TRANSPOSED = 3.0  # instructions per vector of a square that is transposed in registers
@@ -29,7 +29,7 @@ HORIZONTAL = 8.0  # instructions to combine the lanes of a vector
 VECTORS_AT_ONCE = 4  # that a vectorised reduction combines first
 MASKED = 12.0  # cycles per masked store
 LANE_TEST = 4.0  # instructions per vector
-TEST = 1.0  # cycles per test and branch inside a tile
+TEST = 0.5  # cycles per test and branch inside a tile
 DIVISION = 6.0  # instructions per digit of a fused loop
 LOOP = 2.0  # instructions per iteration
 LARGEST_CODE = 2000.0  # instructions of a loop body that are fetched at full speed
@@ -111,8 +111,8 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     operands = np.where(held, values, 0.0)[:, 1:].sum(axis=1)
     once = np.where(held, 1 / repeats, 1.0)
     once[:, 1:] = np.where((operands <= room)[:, None], once[:, 1:], 1.0)
-    spills = np.where(accumulators > 0, np.maximum(-room, 0.0) * SPILL, 0.0)
-    spills = np.minimum(spills, MOST_SPILL * accumulators)
+    rounds = size / np.maximum(values[:, 0], 1)  # over the accumulators, in one tile
+    spills = np.minimum(np.maximum(-room, 0.0) * SPILL, MOST_SPILL * accumulators) * rounds
 
     # Instructions and limits.
     ops = t.operations
@@ -123,7 +123,7 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     horizontal = vectorised & uniform[:, 0] & t.updates
     combined = np.where(horizontal, copies * np.ceil(vectors / VECTORS_AT_ONCE), 0.0)
     arithmetic += combined * HORIZONTAL
-    updates = np.where(horizontal, combined, size) / np.maximum(values[:, 0], 1)
+    updates = np.where(horizontal, combined / np.maximum(values[:, 0], 1), rounds)
     loads = (values * once)[:, 1:].sum(axis=1) + np.where(t.updates, values[:, 0] * once[:, 0], 0.0)
     stores = values[:, 0] * once[:, 0]
     instructions = arithmetic + loads + stores + LOOP
