@@ -27,7 +27,7 @@ from .outcome import one_line
 NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
 HOPELESS = 4.0  # times the best: not worth more calls
 OVERHEAD = 5e-6  # seconds of a call from Python, at most
-FEWEST, MOST = 5, 50  # single calls; fewer may all have been interrupted
+FEWEST, MOST = 5, 1000  # single calls; fewer may all have been interrupted
 LONG = 0.03  # seconds; a call that long needs no native loop, nor company to be believed
 LONGEST = 0.3  # seconds for all calls
 
@@ -87,19 +87,23 @@ class Trial:
     def _time(self, exe: Executable, bar: float, min_time: float) -> list[float]:
         """Seconds of repeated calls; of one only, if none of the first is below the bar.
 
-        First single calls: of those an interruption spoils one, of repeats in a native loop all that it
-        holds. So where the machine is busy they have the lower median, otherwise the loop has.
+        Single calls come first: an interruption spoils one of them, but all that a repeat in a native loop
+        holds, and a thread that waits for another that does not run waits long. So the loop, which is more
+        exact, is for when the machine is otherwise idle.
         """
         for array, source in zip(self._timed, self._guarded[: self._input_count]):
             array[...] = source
         calls: list[float] = []
-        while len(calls) < FEWEST or (len(calls) < MOST and sum(calls) < min_time / 2):
+        total = 0.0
+        while len(calls) < FEWEST or (len(calls) < MOST and total < min_time / 2):
             calls.append(stopwatch(exe, self._timed))
+            total += calls[-1]
             if len(calls) == FEWEST and min(calls) > bar:
                 return [min(calls)]
-            if sum(calls) > LONGEST:
+            if total > LONGEST:
                 return calls
-        if min(calls) > LONG:
+        interrupted = total > 2 * len(calls) * statistics.median(calls)
+        if interrupted or min(calls) > LONG:
             return calls
         repeats = list(exe.benchmark(*self._timed, min_time=min_time / 2).times)
         return min(calls, repeats, key=statistics.median)
