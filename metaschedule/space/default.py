@@ -9,6 +9,10 @@ from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
 from .multi_level_tiling import MultiLevelTiling
 from .postprocess import Buildable, RewriteReductionBlock
 from .register_tiling import RegisterTiling
+from .rfactor import AddRFactor
+from .row_fusion import FuseRows
+from .rfactor import AddRFactor
+from .row_fusion import FuseRows
 from .rules import ApplyCustomRule
 from .space import Space
 from .with_intrinsic import RewriteTensorize
@@ -27,6 +31,10 @@ def default(target: Target | str = "native") -> Space:
             InlineConstants(),
             AutoInline(),
             SkipZeros(),
+            FuseRows(),
+            AddRFactor(),
+            FuseRows(),
+            AddRFactor(),
             RegisterTiling(),
             MultiLevelTiling("SSRSRS", max_innermost_factor=64, write="may", write_levels=(1, 2)),
             RandomComputeLocation(),
