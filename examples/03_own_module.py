@@ -29,7 +29,7 @@ TAPS = 9
 
 @dataclass(frozen=True)
 class ComputeInStrips:
-    """Compute the producer of an element-wise output for a strip of its rows at a time; fork: or as before."""
+    """Compute the producer of an element-wise output for a strip of its rows at a time, or as before."""
 
     most_rows: int = 64
 
@@ -82,9 +82,8 @@ def main() -> None:
     plain = ms.space.default()
     grown = plain + ComputeInStrips()
     print(grown)
-    print(
-        f"\n{len(plain.sketches(program))} sketches without the module, {len(grown.sketches(program))} with it"
-    )
+    counts = [len(space.sketches(program)) for space in (plain, grown)]
+    print(f"\n{counts[0]} sketches without the module, {counts[1]} with it")
 
     small = blur(37)
     image = np.random.default_rng(0).standard_normal((45, 45), "float32")

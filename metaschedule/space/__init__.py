@@ -9,8 +9,6 @@ from .postprocess import Buildable, RewriteReductionBlock
 from .register_tiling import RegisterTiling
 from .rfactor import AddRFactor
 from .row_fusion import FuseRows
-from .rfactor import AddRFactor
-from .row_fusion import FuseRows
 from .rules import ApplyCustomRule, For
 from .space import Space, as_space
 from .with_intrinsic import MultiLevelTilingWithIntrinsic, RewriteTensorize

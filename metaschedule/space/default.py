@@ -11,8 +11,6 @@ from .postprocess import Buildable, RewriteReductionBlock
 from .register_tiling import RegisterTiling
 from .rfactor import AddRFactor
 from .row_fusion import FuseRows
-from .rfactor import AddRFactor
-from .row_fusion import FuseRows
 from .rules import ApplyCustomRule
 from .space import Space
 from .with_intrinsic import RewriteTensorize
@@ -31,8 +29,6 @@ def default(target: Target | str = "native") -> Space:
             InlineConstants(),
             AutoInline(),
             SkipZeros(),
-            FuseRows(),
-            AddRFactor(),
             FuseRows(),
             AddRFactor(),
             RegisterTiling(),

@@ -19,8 +19,8 @@ TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to
 class MultiLevelTilingWithIntrinsic(MultiLevelTiling):
     """Cut a tile of the shape of `intrinsic` out of the innermost loops, and tile around it.
 
-    The loops of the description stand for the last spatial and the last reduction loops, in order. Whether the body is what the intrinsic describes is seen when `RewriteTensorize` puts it in. The space
-    keeps the schedules without it, too.
+    The loops of the description stand for the last spatial and the last reduction loops, in order. Schedules
+    without the intrinsic stay in the space.
     """
 
     intrinsic: str = ""
