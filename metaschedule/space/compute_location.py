@@ -23,6 +23,8 @@ class RandomComputeLocation:
         users = consumers(sch, block)
         if is_output(sch, block) or not users or not is_spatial(node) or only_store(node) is None:
             return [sch]
+        if any(writes_same(user, node) for user in users):
+            return [sch]
         if not any(CLAIMED in user.annotations or TILED in user.annotations for user in users):
             return [sch]  # its consumers have no tiles at which to compute it
         for first in (0, -1):  # decisions to begin with; replays draw others
@@ -30,6 +32,11 @@ class RandomComputeLocation:
             if made:
                 return made
         return [sch]
+
+
+def writes_same(a: Block, b: Block) -> bool:
+    """Whether a block goes on with what another began, as a reduction with its initialisation."""
+    return any(x.buffer is y.buffer for x in a.writes for y in b.writes)
 
 
 def place(sch: Schedule, block: BlockRV, first: int, target: Target) -> None:

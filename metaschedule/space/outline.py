@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..schedule import BlockRV, LoopRV, Trace
+from typing import Any
+
+from ..schedule import BlockRV, Trace
+from ..schedule.primitive.base import mapped
 from .facts import CLAIMED, TILED
 
 SHOWN = {
@@ -18,7 +21,13 @@ SHOWN = {
     "transform_layout": "re-lay",
     "transform_block_layout": "re-index",
 }
-SUFFIXES = {"cache_write": "_collected", "cache_read": "_copied", "rfactor": "_factored"}
+SUFFIXES = {
+    "cache_write": "_collected",
+    "cache_read": "_copied",
+    "rfactor": "_factored",
+    "decompose_reduction": "_init",
+    "blockize": "_tile",
+}
 
 
 def outline(trace: Trace) -> str:
@@ -29,30 +38,38 @@ def outline(trace: Trace) -> str:
     >>> outline(default("x86-64-v3,cores=2").sketches(workloads.create("GMM"))[0])
     'collect matmul; follow with matmul_collected at loop 5 of 9; RegisterTiling, packing no, columns inside'
     """
-    names: dict[object, str] = {}
+    names: dict[object, str] = {}  # of blocks, and of the blocks that loops are around
     order: list[object] = []
     steps: list[str] = []
     modules: dict[str, None] = {}
+    drawn: set[object] = set()
     for i in trace.instructions:
         p = i.primitive
         fields = dict(zip(p.names, p.operands()))
-        handle = fields.get("block", fields.get("target"))
-        name = names.get(handle, "")
+        name = next((names[h] for h in handles(p.operands()) if h in names), "")
         if p.op == "get_block":
-            names[i.outputs[0]] = fields["name"]
+            name = fields["name"]
         elif p.op == "reorder":
             order = list(p.operands()[0])
+        elif p.op == "sample_compute_location":
+            drawn.update(i.outputs)
         elif p.op == "annotate" and fields["key"] in (CLAIMED, TILED):
             modules[str(fields["value"])] = None
-        suffix = SUFFIXES.get(p.op, "_new")
         for output in i.outputs:
-            if isinstance(output, BlockRV):
-                names.setdefault(output, f"{name}{suffix}")
+            names[output] = name + (SUFFIXES.get(p.op, "") if isinstance(output, BlockRV) else "")
         if p.op in SHOWN:
-            where = ""
-            loop = fields.get("loop")
-            if p.op.endswith("compute_at") and isinstance(loop, LoopRV):
-                known = loop in order
-                where = f" at loop {order.index(loop) + 1} of {len(order)}" if known else " at a drawn loop"
-            steps.append(f"{SHOWN[p.op]} {name}{where}".strip())
+            steps.append(f"{SHOWN[p.op]} {name}{place(fields.get('loop'), order, drawn)}")
     return "; ".join([*steps, *modules]) or "loops as written"
+
+
+def handles(operands: Any) -> list[object]:
+    found: list[object] = []
+    mapped(operands, found.append)
+    return found
+
+
+def place(loop: object, order: list[object], drawn: set[object]) -> str:
+    """Where a loop is among those of the last reordering."""
+    if loop in drawn:
+        return " at a drawn loop"
+    return f" at loop {order.index(loop) + 1} of {len(order)}" if loop in order else ""
