@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from .codegen import generate, split_constants
+from .codegen import executable
 from .codegen.constants import Rebuffer
 from .ir import Program, changed
 from .runtime import Executable
@@ -42,28 +42,10 @@ def build(
         program = untuned(with_constants(program, constants or ()), machine).program
     else:
         raise TypeError(f"build takes a Program or a Schedule, got {type(program).__name__}")
-    preparation, kernel = split_constants(program, constants or ())
-    values = dict(constants or {})
-    if preparation is not None:
-        values = prepared(preparation, kernel, machine, values)
-    return Executable(
-        generate(kernel, machine), script=str(kernel), constants=values, threads=threads
-    )
+    return executable(program, machine, constants, threads)
 
 
 def with_constants(program: Program, names: Collection[str]) -> Program:
     """The program with some of its parameters declared constant, so that spaces know."""
     new = {b: changed(b, constant=True) for b in program.inputs if b.name in names and not b.constant}
     return Rebuffer(new).program(program) if new else program
-
-
-def prepared(
-    preparation: Program, kernel: Program, target: Target, constants: dict[str, Any]
-) -> dict[str, Any]:
-    """The constants that a kernel takes instead of those that its preparation reads."""
-    run = Executable(generate(preparation, target))
-    results = run(*[constants[b.name] for b in preparation.inputs])
-    results = results if isinstance(results, tuple) else (results,)
-    made = dict(zip([b.name for b in preparation.outputs], results))
-    needed = {b.name for b in kernel.inputs}
-    return made | {name: value for name, value in constants.items() if name in needed}
