@@ -23,8 +23,8 @@ from metaschedule.schedule import Schedule, Trace
 
 
 def tiled(sch: Schedule, name: str, spatial: int, inlined: list[str]) -> None:
-    """What a default CPU space emits for a block whose first `spatial` loops are spatial: an SSRSRS tiling with
-    a cached write and packed reads, then kinds of loops."""
+    """What a default CPU space emits for a block whose first `spatial` loops are spatial: an SSRSRS tiling
+    with a cached write and packed reads, then kinds of loops."""
     for other in inlined:
         sch.compute_inline(sch.get_block(other))
     block = sch.get_block(name)

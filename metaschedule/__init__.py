@@ -10,13 +10,14 @@
 
 __version__ = "0.1.0"  # first, because records name it
 
-from . import database, ir, runtime, target, te, workloads
+from . import cost, database, ir, runtime, search, space, target, te, workloads
 from .build import build
 from .errors import InternalError, ScheduleError, ScriptError, VerifyError
 from .interpreter import InterpreterError, interpret
 from .ir import Buffer, Program, structural_equal, structural_hash
 from .schedule import Schedule, Trace
 from .script import T, parse, program
+from .search import tune
 from .verifier import verify
 
 __all__ = [
@@ -31,16 +32,20 @@ __all__ = [
     "Trace",
     "VerifyError",
     "build",
+    "cost",
     "database",
     "interpret",
     "ir",
     "parse",
     "program",
     "runtime",
+    "search",
+    "space",
     "structural_equal",
     "structural_hash",
     "target",
     "te",
+    "tune",
     "verify",
     "workloads",
 ]

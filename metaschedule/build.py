@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from .codegen import generate
-from .ir import Program
+from .codegen import executable
+from .codegen.constants import Rebuffer
+from .ir import Program, changed
 from .runtime import Executable
 from .schedule import Schedule
+from .space.untuned import untuned
 from .target import Target, resolve
 
 
@@ -21,8 +23,10 @@ def build(
 ) -> Executable:
     """Compile a program, or exactly what a schedule made of one.
 
-    `constants` fixes parameters by name, which then are no call arguments. `threads` is how many threads
-    the kernel may use (default: `metaschedule.runtime.get_num_threads()`).
+    A program gets the most plausible schedule of the default space, by an analytical cost model and without
+    measuring; `build(Schedule(program))` is the loops as written. `constants` fixes parameters by name, which
+    then are no call arguments: stages that depend on them alone (packing, for one) are done now. `threads` is
+    how many threads the kernel may use (default: `metaschedule.runtime.get_num_threads()`).
 
     >>> import numpy as np
     >>> from metaschedule import workloads
@@ -31,9 +35,17 @@ def build(
     >>> gmm(x, y).shape
     (1, 3, 5)
     """
+    machine = resolve(target)
     if isinstance(program, Schedule):
         program = program.program
-    if not isinstance(program, Program):
+    elif isinstance(program, Program):
+        program = untuned(with_constants(program, constants or ()), machine).program
+    else:
         raise TypeError(f"build takes a Program or a Schedule, got {type(program).__name__}")
-    kernel = generate(program, resolve(target))
-    return Executable(kernel, script=str(program), constants=constants, threads=threads)
+    return executable(program, machine, constants, threads)
+
+
+def with_constants(program: Program, names: Collection[str]) -> Program:
+    """The program with some of its parameters declared constant, so that spaces know."""
+    new = {b: changed(b, constant=True) for b in program.inputs if b.name in names and not b.constant}
+    return Rebuffer(new).program(program) if new else program

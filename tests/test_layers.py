@@ -28,6 +28,7 @@ LAYERS = [
     ["cost"],
     ["database"],
     ["space"],
+    ["search"],
     ["build"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

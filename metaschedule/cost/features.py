@@ -1,9 +1,9 @@
 """Features of a program for the learned model: those of its stores, pooled.
 
-A store has its operations, loops by kind, guards, the figures of the analytical model, for its first accesses how
-they move and what they touch, and for boxes of iterations of growing size the memory touched and the arithmetic
-per byte. Everything that spans magnitudes is a logarithm. A program has those of its heaviest stores, by the
-analytical estimate, and the average over all of them, weighted by it.
+A store has its operations, loops by kind, guards, the figures of the analytical model, for its first accesses
+how they move and what they touch, and for boxes of iterations of growing size the memory touched and the
+arithmetic per byte. Everything that spans magnitudes is a logarithm. A program has those of its heaviest
+stores, by the analytical estimate, and the average over all of them, weighted by it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ def pooled(table: Table, estimate: Estimate, target: Target) -> np.ndarray:
     np.add.at(average, table.owner, stores * (seconds / np.maximum(total[table.owner], 1e-12))[:, None])
     order = np.lexsort((-seconds, table.owner))
     begin = np.searchsorted(table.owner[order], np.arange(table.count + 1))
-    heavy = np.zeros((table.count, HEAVIEST, stores.shape[1]))
+    parts = [log(total * 1e9)[:, None], average]
     for n in range(HEAVIEST):
         some = begin[:-1] + n < begin[1:]
-        heavy[some, n] = stores[order[begin[:-1][some] + n]]
-    return np.concatenate([log(total * 1e9)[:, None], average, heavy.reshape(table.count, -1)], axis=1)
+        heavy = np.zeros_like(average)
+        heavy[some] = stores[order[begin[:-1][some] + n]]
+        parts.append(heavy)
+    return np.concatenate(parts, axis=1)
 
 
 def store_features(t: Table, estimate: Estimate, target: Target) -> np.ndarray:
@@ -88,7 +90,7 @@ def touched(t: Table, target: Target) -> np.ndarray:
     lines = elements / run * np.maximum(1, run * item / target.line)
     reuse = t.extent.prod(axis=1)[:, None] / elements
     table = np.stack([strides[..., 0], strides[..., 1], elements * item, lines, run, reuse], axis=-1)
-    return (table * present[..., None]).reshape(len(order), -1)
+    return (table * present[..., None]).reshape(len(order), ACCESSES * table.shape[-1])
 
 
 def intensity(t: Table, trips: np.ndarray) -> np.ndarray:

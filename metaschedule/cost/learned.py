@@ -90,10 +90,8 @@ class Learned:
 
 def rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> float:
     """Spearman's: 1 where both put the programs in the same order. 0 where one knows no order."""
-    ranks = [ranked(x) for x in (predicted, measured)]
-    if min(r.std() for r in ranks) == 0:
-        return 0.0
-    return float(np.corrcoef(*ranks)[0, 1])
+    x, y = ranked(predicted), ranked(measured)
+    return 0.0 if x.std() == 0 or y.std() == 0 else float(np.corrcoef(x, y)[0, 1])
 
 
 def ranked(values: np.ndarray) -> np.ndarray:

@@ -12,8 +12,8 @@ from ..schedule import Schedule
 
 
 class CostModel(Protocol):
-    """Predicts how long programs take. `predict` depends on each program alone, never on names, on the order or
-    on what else is asked; `update` learns from measurements, which are None or infinite where a candidate
+    """Predicts how long programs take. `predict` depends on each program alone, never on names, on the order
+    or on what else is asked; `update` learns from measurements, which are None or infinite where a candidate
     failed. A schedule is as good as its program, and cheaper."""
 
     def predict(self, programs: Sequence[Program | Schedule]) -> np.ndarray: ...

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..codegen.lower.flatten import SKIP_ZEROS
+from ..codegen.lower.unroll import UNROLL
+from ..codegen.lower.zeros import without_zeros
 from ..ir import (
     Binary,
     Block,
@@ -67,6 +70,8 @@ class Nest:
     operations: list[float]
     guards: list[Guard]
     conditions: list[set[Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
+    executed: float  # the share of instances that these let through, as far as it shows
+    copies: int  # that an annotation of the block asks for
 
 
 def nests(program: Program | Schedule) -> list[Nest]:
@@ -80,8 +85,25 @@ def nests(program: Program | Schedule) -> list[Nest]:
     state = program.state if isinstance(program, Schedule) else State(program)
     walk = _Walk(state)
     walk.children(ROOT)
+    unroll_loops(walk.found)
     share_loops(walk.found, set(state.original.params))
     return walk.found
+
+
+def unroll_loops(found: list[Nest]) -> None:
+    """Unroll loops as far as annotations ask for, as lowering does."""
+    refused: set[int] = set()
+    for nest in found:
+        copies = nest.copies
+        for loop in reversed(nest.loops):
+            if loop.kind != "vectorized":
+                copies = copies // loop.extent if loop.kind in ("serial", "unrolled") else 0
+                if not copies:
+                    refused.add(id(loop))
+    for nest in found:
+        for loop in nest.loops:
+            if loop.kind == "serial" and id(loop) not in refused:
+                loop.kind = "unrolled"
 
 
 def share_loops(found: list[Nest], params: set[Buffer]) -> None:
@@ -115,6 +137,8 @@ class _Walk:
     loops: list[Loop] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
     conditions: list[set[Var]] = field(default_factory=list)
+    executed: float = 1.0
+    copies: int = 0
     forms: Forms = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,7 +192,8 @@ class _Walk:
             known[it.var] = form = self.forms.of(binding)
             if s.init and it.kind == "reduce":
                 reducing |= {var for var, _, _ in form}
-        around = self.loops
+        around, copies = self.loops, self.copies
+        self.copies = s.annotations.get(UNROLL, 0)
         if s.init:
             self.loops = [loop for loop in around if loop.var not in reducing]
             self.guarded(s.predicate, s.init, None)
@@ -178,21 +203,26 @@ class _Walk:
                 for x in around
             ]
             self.conditions.append(reducing)
-        self.guarded(s.predicate, s.body, key)
+        body = s.body
+        if s.annotations.get(SKIP_ZEROS):
+            body = tuple(without_zeros(x) if isinstance(x, Store) else x for x in body)
+        self.guarded(s.predicate, body, key)
         if s.init:
             self.conditions.pop()
-            self.loops = around
+        self.loops, self.copies = around, copies
 
     def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
-        guards, others = len(self.guards), len(self.conditions)
+        guards, others, executed = len(self.guards), len(self.conditions), self.executed
         for cond in conditions:
             limit = as_int(cond.b) if isinstance(cond, Binary) and cond.op == "<" else None
             if limit is not None and isinstance(cond, Binary):
                 self.guards.append(Guard(self.forms.of(cond.a), limit))
             else:
                 self.conditions.append({var for var, _, _ in self.forms.irregular(cond)})
+                self.executed *= share(cond)
         self.inside(body, key)
         del self.guards[guards:], self.conditions[others:]
+        self.executed = executed
 
     def store(self, s: Store) -> None:
         operations = [0.0] * len(KINDS)
@@ -209,4 +239,17 @@ class _Walk:
             elif same is written:
                 written.updates = True
         guards, conditions = list(self.guards), list(self.conditions)
-        self.found.append(Nest(list(self.loops), accesses, operations, guards, conditions))
+        self.found.append(
+            Nest(list(self.loops), accesses, operations, guards, conditions, self.executed, self.copies)
+        )
+
+
+def share(cond: Expr) -> float:
+    """How often a condition holds: less than always only where a remainder shows it."""
+    if not isinstance(cond, Binary):
+        return 1.0
+    if cond.op == "and":
+        return share(cond.a) * share(cond.b)
+    if cond.op == "==" and isinstance(cond.a, Binary) and cond.a.op == "%":
+        return 1 / (as_int(cond.a.b) or 1)
+    return 1.0

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,25 +18,12 @@ from ..ir import Program, Var, numpy_dtype
 from ..ir.dtypes import DTYPES
 from ..schedule import Schedule
 from .arithmetic import KINDS
+from .guards import GuardEffect, effect_of_guards
 from .nest import Loop, Nest, common_prefix, nests
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = range(4)
 ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 KIND = {"parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED}
-
-
-class GuardEffect(NamedTuple):
-    """What conditions do to a nest: the share of iterations that get past guards on loops outside tiles, the
-    share of tiles whose unrolled or vectorised loops a guard cuts (of the latter, all but `rest` lanes, 0 if
-    only the running program knows), and the tests that remain for every iteration of the innermost loop and
-    for every lane."""
-
-    executed: float
-    cut: float
-    masked: float
-    rest: int
-    tests: int
-    lane_tests: int
 
 
 @dataclass(slots=True, eq=False)
@@ -59,73 +45,47 @@ def rows_of(found: list[Nest]) -> list[Row]:
     rows: list[Row] = []
     before: list[Loop] = []
     for nest in found:
-        digits = digits_of(nest)
         shared = common_prefix(before, nest.loops)
         before = nest.loops
+        cuts = cuts_of(nest)
+        total = len(nest.loops) + sum(len(found) - 2 for found in cuts.values())
         extents, kinds, fused, entries = [], [], [], []
-        place: dict[Var, list[tuple[int, int]]] = {}
-        total = sum(len(cuts) - 1 for cuts in digits)
-        for loop, cuts in zip(nest.loops, digits, strict=True):
-            places = place[loop.var] = []
-            for low, high in zip(cuts[-2::-1], cuts[:0:-1]):
-                places.append((low, len(extents) - total))
+        starts: list[int] = []
+        place: dict[
+            Var, list[tuple[int, int]]
+        ] = {}  # of each digit: where it begins, and its loop in the row
+        for loop in nest.loops:
+            starts.append(len(extents))
+            bounds = cuts.get(loop.var, (1, loop.extent))
+            place[loop.var] = []
+            for low, high in zip(bounds[-2::-1], bounds[:0:-1]):
+                place[loop.var].append((low, len(extents) - total))
                 extents.append(-(-high // low))
                 kinds.append(KIND.get(loop.kind, SERIAL))
-                fused.append(len(cuts) > 2)
+                fused.append(len(bounds) > 2)
         for a, access in enumerate(nest.accesses):
-            outer = [loop.var for loop in nest.loops[: access.shared]]
+            outer = {loop.var for loop in nest.loops[: access.shared]}
             for d, form in enumerate(access.forms, -len(access.forms)):
                 for (var, start, stop), k in form.items():
-                    if var in place and not any(var is o for o in outer):
-                        entries += [
-                            (a, d, at, abs(k) * (low // start))
-                            for low, at in place[var]
-                            if start <= low < stop
-                        ]
-        outside = sum(len(cuts) - 1 for cuts in digits[:shared])
+                    if var not in outer:
+                        for low, at in place.get(var, ()):
+                            if start <= low < stop:
+                                entries.append((a, d, at, abs(k) * (low // start)))
+        outside = [*starts, total][shared]
         rows.append(Row(nest, extents, kinds, fused, outside, entries, effect_of_guards(nest)))
     return rows
 
 
-def effect_of_guards(nest: Nest) -> GuardEffect:
-    kinds = {loop.var: loop.kind for loop in nest.loops}
-    innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind in ("serial", "parallel")), None)
-    executed = uncut = unmasked = 1.0
-    tests = lane_tests = rest = 0
-    for guard in nest.guards:
-        reach = width = lanes = 1
-        for (var, low, high), k in guard.form.items():
-            span, kind = abs(k) * ((high - 1) // low), kinds.get(var)
-            reach += span
-            width += span if kind in ("unrolled", "vectorized") else 0
-            lanes += span if kind == "vectorized" else 0
-        if reach <= guard.limit:
-            continue
-        tiles = -(-reach // width)
-        full = guard.limit // width / tiles
-        if lanes > 1:
-            unmasked *= full
-            rest = guard.limit % width if tiles == guard.limit // width + 1 else 0
-        elif width > 1:
-            uncut *= full
-        else:
-            executed *= guard.limit / reach
-            tests += any(var is innermost for var, _, _ in guard.form)
-    for variables in nest.conditions:
-        tests += innermost in variables
-        lane_tests += any(kinds.get(var) == "vectorized" for var in variables)
-    return GuardEffect(executed, 1 - uncut, 1 - unmasked, rest, tests, lane_tests)
-
-
-def digits_of(nest: Nest) -> list[list[int]]:
-    """Where the digits of each loop begin: 1, ..., extent."""
-    cuts = {loop.var: {1, loop.extent} for loop in nest.loops}
+def cuts_of(nest: Nest) -> dict[Var, list[int]]:
+    """Of the loops of which indices use digits, where these begin: 1, ..., extent."""
+    extents = {loop.var: loop.extent for loop in nest.loops}
+    cuts: dict[Var, set[int]] = {}
     for access in nest.accesses:
         for form in access.forms:
             for var, low, high in form:
-                if var in cuts:
-                    cuts[var] |= {low, high}
-    return [sorted(cuts[loop.var]) for loop in nest.loops]
+                if (low != 1 or high != extents.get(var)) and var in extents:
+                    cuts.setdefault(var, {1, extents[var]}).update((low, high))
+    return {var: sorted(found) for var, found in cuts.items()}
 
 
 class Table:
@@ -175,9 +135,9 @@ class Table:
         self.measure_boxes()
 
     def measure_boxes(self) -> None:
-        """What an access touches at every level: `elements`, of which `run` are next to each other in each of so
-        many `rows` per dimension; and by how many elements it moves with every loop: `stride`. `pitch` is the
-        distance in bytes of the neighbours in a dimension."""
+        """What an access touches at every level: `elements`, of which `run` are next to each other in each of
+        so many `rows` per dimension; and by how many elements it moves with every loop: `stride`. `pitch` is
+        the distance in bytes of neighbours in a dimension."""
         moves = self.coefficient > 0
         steps = self.extent[:, None, None, :] - 1
         span = 1 + inward(self.coefficient * steps, np.add)

@@ -1,8 +1,8 @@
 """The innermost tile of a store: what is unrolled and vectorised inside the innermost loop proper.
 
-Its time is the largest of what arithmetic, the chain of dependent updates, loads and stores, and the number of
-instructions take, rounded off, because limits that are close get in each other's way. Accumulators and operands
-that the loops around do not move stay in registers, as far as there are registers.
+Its time is the largest of what arithmetic, the chain of dependent updates, loads and stores, and the number
+of instructions take, rounded off, because limits that are close get in each other's way. Accumulators and
+operands that the loops around do not move stay in registers, as far as there are registers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY,
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table
 
 LATENCY = 4.0  # cycles from one fused multiply-add to the next that needs its result
+SHORT_LATENCY = 3.0  # the same of an addition or a maximum
 FORWARD = 9.0  # cycles from a store to a load that needs its result
 PORTS = 2.0  # vector operations, and loads, per cycle
 ISSUE = 5.0  # instructions per cycle
 WINDOW = 256.0  # instructions that the core looks ahead
-SPILL = 8.0  # cycles per register too many
+SPILL = 8.0  # cycles per register too many, each time the accumulators are gone through
 MOST_SPILL = 1.1  # cycles per accumulator, when all of them are in memory
 GATHERED = 1.0  # instructions to put an element into its lane
 TRANSPOSED = 3.0  # instructions per vector of a square that is transposed in registers
@@ -28,7 +29,7 @@ HORIZONTAL = 8.0  # instructions to combine the lanes of a vector
 VECTORS_AT_ONCE = 4  # that a vectorised reduction combines first
 MASKED = 12.0  # cycles per masked store
 LANE_TEST = 4.0  # instructions per vector
-TEST = 2.0  # instructions
+TEST = 0.5  # cycles per test and branch inside a tile
 DIVISION = 6.0  # instructions per digit of a fused loop
 LOOP = 2.0  # instructions per iteration
 LARGEST_CODE = 2000.0  # instructions of a loop body that are fetched at full speed
@@ -68,8 +69,8 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     # Vectors. LLVM vectorises a plain loop over contiguous elements.
     lanes = np.maximum(1, target.vector_bytes // np.maximum(t.item.max(axis=1), 1))
     vector = (t.kind == VECTORIZED) & (extent > 1)
-    plain = ~vector.any(axis=1) & ~(in_tile & (extent > 1)).any(axis=1) & (step[:, 0] == 1)
     at = np.maximum(innermost, 0)[:, None]
+    plain = ~vector.any(axis=1) & (step[:, 0] == 1) & (np.take_along_axis(extent, at, 1)[:, 0] >= lanes)
     divided = np.take_along_axis(t.fused, at, 1)[:, 0]  # its digits are worked out for every iteration
     plain &= ((step <= 1) | ~present).all(axis=1) & (innermost >= 0) & (t.tests == 0) & ~divided
     vector[plain, innermost[plain]] = True
@@ -110,8 +111,8 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     operands = np.where(held, values, 0.0)[:, 1:].sum(axis=1)
     once = np.where(held, 1 / repeats, 1.0)
     once[:, 1:] = np.where((operands <= room)[:, None], once[:, 1:], 1.0)
-    spills = np.where(accumulators > 0, np.maximum(-room, 0.0) * SPILL, 0.0)
-    spills = np.minimum(spills, MOST_SPILL * accumulators)
+    rounds = size / np.maximum(values[:, 0], 1)  # over the accumulators, in one tile
+    spills = np.minimum(np.maximum(-room, 0.0) * SPILL, MOST_SPILL * accumulators) * rounds
 
     # Instructions and limits.
     ops = t.operations
@@ -122,26 +123,29 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     horizontal = vectorised & uniform[:, 0] & t.updates
     combined = np.where(horizontal, copies * np.ceil(vectors / VECTORS_AT_ONCE), 0.0)
     arithmetic += combined * HORIZONTAL
-    updates = np.where(horizontal, combined, size) / np.maximum(values[:, 0], 1)
+    updates = np.where(horizontal, combined / np.maximum(values[:, 0], 1), rounds)
     loads = (values * once)[:, 1:].sum(axis=1) + np.where(t.updates, values[:, 0] * once[:, 0], 0.0)
     stores = values[:, 0] * once[:, 0]
-    instructions = arithmetic + loads + stores + LOOP + TEST * t.tests
+    instructions = arithmetic + loads + stores + LOOP
     instructions += np.where(divided, DIVISION * t.fused.sum(axis=1), 0.0)
     # Chains of other accumulators run meanwhile, as far as the core sees them.
     turns = innermost_run(kept[:, 0] | ~still[:, 0] | (outer == 1)) & ~kept[:, 0]
     others = np.where(turns, outer, 1.0).prod(axis=1)
     others = np.minimum(others, np.maximum(1, WINDOW / (repeats[:, 0] * instructions)))
-    chain = updates * LATENCY + np.where(held[:, 0], 0.0, FORWARD)
+    chain = updates * np.where(ops[:, MULTIPLY] > 0, LATENCY, SHORT_LATENCY)
+    chain += np.where(held[:, 0], 0.0, FORWARD)
     chain = np.where(t.updates, chain / others, 0.0)
     memory = np.maximum(loads / PORTS, stores) + gathers / PORTS
     code = instructions * np.where((t.kind == UNROLLED) & ~in_tile, extent, 1.0).prod(axis=1)
     issue = instructions / np.where(code > LARGEST_CODE, SLOW_ISSUE, ISSUE)
     limits = np.stack([arithmetic / PORTS, chain, memory, issue])
-    cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + spills
+    cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + spills + TEST * t.tests
     cycles += np.where((t.rest == 0) | (t.rest % lanes > 0), t.masked * size * MASKED, 0.0)
     trips = outer.prod(axis=1) * t.executed
     return Tiles(
-        cycles, trips, *limits, spills, vectors, size, accumulators, working, gathers, loops=loops
+        cycles=cycles, trips=trips, arithmetic=limits[0], chain=chain, memory=memory, issue=issue,
+        spills=spills, vectors=vectors, size=size, accumulators=accumulators, working=working,
+        gathers=gathers, loops=loops,
     )  # fmt: skip
 
 

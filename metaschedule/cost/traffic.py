@@ -1,8 +1,9 @@
 """What a store moves between the caches.
 
-The outermost level whose data fits in a cache is loaded once; the loop around it still finds what its previous
-iteration used, so it loads every line once; loops outside of that load all of it again. Rows whose distance is
-a multiple of a large power of two share few sets of a cache and fit worse. Lines along a row are prefetched.
+The outermost level whose data fits in a cache is loaded once; the loop around it still finds what its
+previous iteration used, so it loads every line once; loops outside of that load all of it again. Rows whose
+distance is a multiple of a large power of two share few sets of a cache and fit worse. Lines along a row are
+prefetched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tensor programs: expressions, buffers, loops, blocks; printing, structural equality and hash."""
 
-from .buffer import Buffer, Region, check_indices, check_shape, load
+from .buffer import Buffer, Region, aligned, check_indices, check_shape, load
 from .dtypes import (
     DTYPES,
     FLOATS,

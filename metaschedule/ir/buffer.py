@@ -91,6 +91,20 @@ def check_shape(shape: Any, name: str) -> tuple[int, ...]:
     return tuple(extents)
 
 
+def aligned(shape: tuple[int, ...], axis: int, factor: int, offset: int) -> tuple[int, ...] | None:
+    """The shape with the dimension after `axis` grown until neighbours along `axis` are `offset` modulo
+    `factor` elements apart; None if no size gives that.
+
+    >>> aligned((5, 7), axis=0, factor=8, offset=1)
+    (5, 9)
+    """
+    size, below = shape[axis + 1], math.prod(shape[axis + 2 :])
+    # The distances repeat after `factor` steps.
+    fits = (n for n in range(size, size + factor) if n * below % factor == offset)
+    fit = next(fits, None)
+    return None if fit is None else (*shape[: axis + 1], fit, *shape[axis + 2 :])
+
+
 def load(buffer: Buffer, indices: Any) -> Load:
     """The element of `buffer` at `indices` (one, or a tuple of as many as it has dimensions)."""
     return Load(buffer, check_indices(buffer, indices))

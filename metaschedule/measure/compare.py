@@ -22,6 +22,8 @@ def difference(spec: ArgSpec, got: np.ndarray, want: np.ndarray, tolerance: floa
     >>> difference(spec, np.diag(np.diag(want)), want, 1e-4)
     'C[0, 1] is 0.0, expected 1.0; 2 of 4 elements differ'
     """
+    if spec.dtype == "bool":  # NumPy takes every byte but 0 for True
+        got, want = got.view(np.uint8), want.view(np.uint8)
     if np.array_equal(got, want):
         return None
     if is_float(spec.dtype):

@@ -22,6 +22,7 @@ from .inputs import arrays, values_of
 from .numerics import exact_magnitude, tolerance
 from .outcome import Limits, MeasureError, Outcome, one_line
 from .pool import Job, Pool
+from .reference import reference_kernel
 
 REFERENCE_SECONDS = 120.0  # once per workload, and without vectors
 IN_FLIGHT = 2  # per builder: one compiles while the next is on its way
@@ -60,9 +61,11 @@ class Measurer:
         self._program, self._target, self._limits = program, resolve(target), limits
         if missing := missing_features(self._target):
             raise ValueError(f"only this machine can be measured, and it lacks {', '.join(missing)}")
-        self._given, self._seed = inputs, seed
         self._inputs = tuple(ArgSpec(b.name, b.shape, b.dtype) for b in program.inputs)
         self._outputs = tuple(ArgSpec(b.name, b.shape, b.dtype) for b in program.outputs)
+        if inputs is not None and shapes(inputs) != shapes(self._inputs):
+            raise ValueError(f"inputs of {program.name} are {shapes(self._inputs)}, got {shapes(inputs)}")
+        self._given, self._seed = inputs, seed
         # Three parts: inputs, where a candidate writes its outputs, and the expected ones.
         self._arena = Arena([*self._inputs, *self._outputs, *self._outputs])
         highest = {b: values.high for b, values in values_of(program).items()}
@@ -120,17 +123,15 @@ class Measurer:
         makers: list[Callable[[], Kernel]] = [partial(self._kernel, c) for c in candidates]
         if self._has_reference:
             return self._compile(makers)
-        reference, *entries = self._compile(
-            [partial(generate, self._program, self._target, fma=False), *makers]
-        )
+        as_written = partial(reference_kernel, self._program, self._target)
+        reference, *entries = self._compile([as_written, *makers])
         self._establish(reference)
         return entries
 
     def _kernel(self, candidate: Candidate) -> Kernel:
         kernel = candidate if isinstance(candidate, Kernel) else generate(candidate, self._target)
-        for ours, theirs in ((self._inputs, kernel.inputs), (self._outputs, kernel.outputs)):
-            if [(s.shape, s.dtype) for s in ours] != [(s.shape, s.dtype) for s in theirs]:
-                raise ScheduleError("its parameters are not the workload's")
+        if shapes(kernel.params) != shapes(self._inputs + self._outputs):
+            raise ScheduleError("its parameters are not the workload's")
         return kernel
 
     def _compile(self, makers: Sequence[Callable[[], Kernel]]) -> list[Built | Outcome]:
@@ -200,7 +201,7 @@ class Measurer:
         failure, results = "", ()
         for attempt in positive:
             data = self._given or arrays(self._program, self._magnitude, attempt, rng)
-            for array, values in zip(self._arena.arrays, data, strict=False):
+            for array, values in zip(self._arena.arrays, data):
                 array[...] = values
             failure, results = self._reference_results(reference)
             if failure is None and (attempt == positive[-1] or all(np.isfinite(r).all() for r in results)):
@@ -228,6 +229,10 @@ class Measurer:
         if answer["kind"] == "ok":
             return None, self._arena.arrays[first:last]
         return f"{answer['kind']}: {answer['detail']}", ()
+
+
+def shapes(arrays: Sequence[ArgSpec] | Sequence[np.ndarray]) -> list[str]:
+    return [f"{a.dtype}{list(a.shape)}" for a in arrays]
 
 
 def merged(outcomes: Sequence[Outcome]) -> Outcome:

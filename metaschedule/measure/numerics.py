@@ -174,7 +174,7 @@ class Magnitudes:
         if isinstance(e, Const):
             return self._constant(float(e.value))
         if isinstance(e, Load):
-            return self.of.get(e.buffer, 0.0)
+            return self.of.get(e.buffer, math.inf)  # one that is stored to later, around a loop
         if isinstance(e, Var):
             return self._extents.get(e, UNKNOWN)
         if isinstance(e, (Unary, Cast)):

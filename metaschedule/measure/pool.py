@@ -47,10 +47,6 @@ class Pool:
         self._again: deque[Job] = deque()  # jobs whose worker died
         self._failed_starts = 0
 
-    @property
-    def pids(self) -> list[int]:
-        return [worker.pid for worker in self._workers]
-
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Frame]]:
         """Every job with its answer, as they come. `jobs` are asked for only when one can be given away, so
         that making the next goes on beside the last ones' work."""
@@ -88,9 +84,9 @@ class Pool:
         return len(self._workers) < self._size or any(len(w.jobs) < self._depth for w in self._workers)
 
     def _give(self, job: Job) -> None:
-        """To an idle worker, a new one, or the one with least to do."""
+        """To the worker with least to do, or to a new one if all have their hands full."""
         worker = min(self._workers, key=lambda w: len(w.jobs), default=None)
-        if worker is None or (worker.jobs and len(self._workers) < self._size):
+        if worker is None or len(worker.jobs) == self._depth:
             worker = self._add()
         if not worker.jobs and worker.ready:
             worker.since = time.monotonic()

@@ -21,6 +21,7 @@ PIPE_BYTES = 1 << 20  # a request and a reply fit, so that neither side waits fo
 CHUNK = 1 << 20
 LAST_WORDS = 2000  # bytes of standard error that are looked at
 GRACE = 5.0  # seconds for a process that closed its pipe to end
+SIGNALS = {s.value: s.name for s in signal.Signals}
 ROOT = Path(__file__).parents[2]  # of the package, wherever the parent found it
 
 
@@ -51,10 +52,6 @@ class Worker:
         self._outgoing = bytearray()
         self._incoming = bytearray()
         self.send(setup)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def send(self, header: Header, payload: bytes = b"") -> None:
         self._outgoing += pack(header, payload)
@@ -107,5 +104,5 @@ class Worker:
         words = os.pread(self._errors, LAST_WORDS, max(0, size - LAST_WORDS)).decode(errors="replace")
         os.close(self._errors)
         last = one_line("\n".join(words.splitlines()[-2:]))
-        cause = signal.Signals(-status).name if status < 0 else f"the process exited with status {status}"
+        cause = SIGNALS.get(-status, f"the process exited with status {status}")
         return (f"{cause}: {last}" if last else cause), status

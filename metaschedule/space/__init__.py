@@ -7,6 +7,9 @@ from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
 from .multi_level_tiling import MultiLevelTiling
 from .postprocess import Buildable, RewriteReductionBlock
 from .register_tiling import RegisterTiling
+from .rfactor import AddRFactor
+from .row_fusion import FuseRows
 from .rules import ApplyCustomRule, For
-from .space import Space
+from .space import Space, as_space
 from .with_intrinsic import MultiLevelTilingWithIntrinsic, RewriteTensorize
+from .zeros import SkipZeros

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..ir import Block
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import CLAIMED, consumers, is_output, is_spatial, only_store
+from .facts import CLAIMED, TILED, attempt, consumers, is_output, is_spatial, only_store, reduction_loops
 from .stage import schedule_stage
 
 
@@ -23,9 +23,32 @@ class RandomComputeLocation:
         users = consumers(sch, block)
         if is_output(sch, block) or not users or not is_spatial(node) or only_store(node) is None:
             return [sch]
-        if not any(CLAIMED in user.annotations for user in users):
+        if any(writes_same(user, node) for user in users):
+            return [sch]
+        if not any(CLAIMED in user.annotations or TILED in user.annotations for user in users):
             return [sch]  # its consumers have no tiles at which to compute it
-        sch.compute_at(block, sch.sample_compute_location(block))
-        schedule_stage(sch, block, target)
-        sch.annotate(block, CLAIMED, "RandomComputeLocation")
+        for first in (0, -1):  # decisions to begin with; replays draw others
+            made = attempt(sch, place, block, first, target)
+            if made:
+                return made
         return [sch]
+
+
+def writes_same(a: Block, b: Block) -> bool:
+    """Whether a block goes on with what another began, as a reduction with its initialisation."""
+    return any(x.buffer is y.buffer for x in a.writes for y in b.writes)
+
+
+def place(sch: Schedule, block: BlockRV, first: int, target: Target) -> None:
+    depth = min(loops_before_reduction(sch, user.name) for user in consumers(sch, block))
+    sch.compute_at(block, sch.sample_compute_location(block, depth, decision=first))
+    schedule_stage(sch, block, target)
+    sch.annotate(block, CLAIMED, "RandomComputeLocation")
+
+
+def loops_before_reduction(sch: Schedule, name: str) -> int:
+    """How many loops there are outside the reduction loops of a block: inside them a stage would be computed
+    again for every term."""
+    reducing = reduction_loops(sch, name)
+    loops = sch.state.loops_around(name)
+    return next((n for n, loop in enumerate(loops) if loop in reducing), len(loops))

@@ -9,9 +9,12 @@ from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
 from .multi_level_tiling import MultiLevelTiling
 from .postprocess import Buildable, RewriteReductionBlock
 from .register_tiling import RegisterTiling
+from .rfactor import AddRFactor
+from .row_fusion import FuseRows
 from .rules import ApplyCustomRule
 from .space import Space
 from .with_intrinsic import RewriteTensorize
+from .zeros import SkipZeros
 
 
 def default(target: Target | str = "native") -> Space:
@@ -25,6 +28,9 @@ def default(target: Target | str = "native") -> Space:
             ApplyCustomRule(),
             InlineConstants(),
             AutoInline(),
+            SkipZeros(),
+            FuseRows(),
+            AddRFactor(),
             RegisterTiling(),
             MultiLevelTiling("SSRSRS", max_innermost_factor=64, write="may", write_levels=(1, 2)),
             RandomComputeLocation(),

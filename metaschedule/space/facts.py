@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from ..errors import ScheduleError
 from ..ir import (
     Binary,
     Block,
@@ -25,11 +27,11 @@ from ..ir import (
     as_int,
     expressions,
     free_vars,
-    subexpressions,
 )  # fmt: skip
 from ..schedule import BlockRV, Schedule
 
 CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
+TILED = "tiled"  # annotation of a tiled block: the structure of its levels
 EXPENSIVE = frozenset(["exp", "log", "erf", "tanh", "sqrt", "sin", "cos", "pow", "sigmoid"])
 
 
@@ -64,10 +66,7 @@ def is_reduction(block: Block) -> bool:
 def loads(block: Block) -> list[Load]:
     """What a block reads, without its own results."""
     own = {r.buffer for r in block.writes}
-    found: list[Load] = []
-    for e in expressions(block.body):
-        found += [x for x in subexpressions(e) if isinstance(x, Load) and x.buffer not in own]
-    return found
+    return [e for e in expressions(block.body) if isinstance(e, Load) and e.buffer not in own]
 
 
 def only_store(block: Block) -> Store | None:
@@ -148,15 +147,11 @@ def has_reuse(block: Block) -> bool:
 
 
 def is_expensive(block: Block) -> bool:
-    return any(
-        isinstance(x, Call) and x.name in EXPENSIVE
-        for e in expressions(block.body)
-        for x in subexpressions(e)
-    )
+    return any(isinstance(e, Call) and e.name in EXPENSIVE for e in expressions(block.body))
 
 
 def has_conditions(block: Block) -> bool:
-    return any(isinstance(x, Select) for e in expressions(block.body) for x in subexpressions(e))
+    return any(isinstance(e, Select) for e in expressions(block.body))
 
 
 def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
@@ -168,3 +163,42 @@ def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
 
 def is_output(sch: Schedule, block: BlockRV) -> bool:
     return any(r.buffer in sch.state.original.outputs for r in sch.get(block).writes)
+
+
+def epilogue(sch: Schedule, block: BlockRV) -> str | None:
+    """The one block that follows element by element, to run on each tile while it is in registers."""
+    users = consumers(sch, block)
+    if is_output(sch, block) or len(users) != 1:
+        return None
+    user, (written,) = users[0], sch.get(block).writes
+    if not is_spatial(user) or only_store(user) is None or CLAIMED in user.annotations:
+        return None
+    reads = [load for load in loads(user) if load.buffer is written.buffer]
+    plain = all(isinstance(index, (Var, Const)) for load in reads for index in load.indices)
+    return user.name if plain else None
+
+
+def plain_loops(sch: Schedule, block: BlockRV) -> bool:
+    """Whether the loops around a block are its iterators, untouched, around nothing else."""
+    node: Block = sch.get(block)
+    loops = sch.state.loops_around(node.name)
+    return len(loops) == len(node.iters) and all(
+        b is loop and sch.state.fixed_extent(loop) for b, loop in zip(node.bindings, loops)
+    )
+
+
+def reduction_loops(sch: Schedule, name: str) -> set[Var]:
+    """The loops that the reduction iterators of a block depend on."""
+    node: Block = sch.state.nodes[name]
+    bound = [b for it, b in zip(node.iters, node.bindings) if it.kind == "reduce"]
+    return {leaf for b in bound for v in free_vars(b) for leaf in sch.state.leaves(v)}
+
+
+def attempt(sch: Schedule, step: Callable[..., None], *arguments: object) -> list[Schedule]:
+    """The schedule after `step(schedule, *arguments)`, or nothing if the step is refused."""
+    new = sch.fork()
+    try:
+        step(new, *arguments)
+    except ScheduleError:
+        return []
+    return [new]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ScheduleError
-from ..ir import Block
+from ..ir import Block, expr_key
 from ..schedule import BlockRV, Schedule
 from ..target import Target
 from .facts import (
@@ -20,6 +20,8 @@ from .facts import (
     stride,
     vector_iterator,
 )  # fmt: skip
+
+MOST_PLACES = 2  # of one element-wise stage in a consumer
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,19 @@ class AutoInline:
             return "nothing reads it"
         if is_expensive(node) and (reducing or len(users) > 1):
             return "it would be computed again"
+        if any(places(user, node) > MOST_PLACES for user in users):
+            return "its consumer reads it in several places, and would compute it for each"
         if has_conditions(node) and reducing:
             return "its conditions would stand inside a reduction"
         if transposes(node):
             return "it changes which elements are contiguous"
         return ""
+
+
+def places(user: Block, stage: Block) -> int:
+    """In how many different places a block reads the results of a stage."""
+    buffer = stage.writes[0].buffer
+    return len({tuple(map(expr_key, load.indices)) for load in loads(user) if load.buffer is buffer})
 
 
 def transposes(block: Block) -> bool:

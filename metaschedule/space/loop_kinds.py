@@ -11,8 +11,7 @@ from ..errors import ScheduleError
 from ..ir import Block
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import CLAIMED, blocks_from_outputs, claimed, is_spatial, only_store
-from .multi_level_tiling import TILED
+from .facts import CLAIMED, TILED, blocks_from_outputs, claimed, is_spatial, only_store, vector_iterator
 from .stage import schedule_stage
 
 KINDS = "loop_kinds"  # annotation: RewriteLoopKinds is to choose kinds for the loops of this block
@@ -21,7 +20,7 @@ UNROLL = "unroll"
 
 @dataclass(frozen=True)
 class ParallelVectorizeUnroll:
-    """Ask for parallel outer loops, vectorized inner ones, and unrolling as far as a drawn number of steps."""
+    """Ask for parallel outer loops, vectorized inner ones, unrolling as far as a drawn number of steps."""
 
     unroll_steps: tuple[int, ...] = (0, 16, 64, 256)
 
@@ -47,7 +46,7 @@ class RewriteLoopKinds:
             block = sch.get_block(name)
             sch.unannotate(block, KINDS)
             node: Block = sch.get(block)
-            steps = (tiled_loops,) if TILED in node.annotations else (stage_loops, outer_loops)
+            steps = (tiled_loops,) if TILED in node.annotations else (stage_loops, own_loop, outer_loops)
             for step in steps:
                 trial = sch.fork()
                 try:
@@ -66,11 +65,21 @@ def stage_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
     sch.annotate(block, CLAIMED, "ParallelVectorizeUnroll")
 
 
+def own_loop(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """The last loop of a stage that follows the tiles of another block, in vectors."""
+    node: Block = sch.get(block)
+    if not is_spatial(node) or vector_iterator(node) is None:
+        raise ScheduleError("not a stage")
+    (loop,) = sch.get_loops(block, 1)
+    _, columns = sch.split(loop, [None, 2 * target.lanes(node.writes[0].buffer.dtype)])
+    sch.vectorize(columns)
+
+
 def tiled_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
     """The first level in parallel, the last loop in vectors."""
     node: Block = sch.get(block)
     loops = sch.get_loops(block)
-    first = loops[: node.annotations[TILED]]
+    first = loops[: sum(it.kind == "spatial" for it in node.iters)]
     sch.vectorize(loops[-1])
     sch.parallel(sch.fuse(*first) if len(first) > 1 else first[0])
 

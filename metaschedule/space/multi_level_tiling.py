@@ -1,8 +1,8 @@
 """MultiLevelTiling: the paper's tiling of a reduction with reuse, by a structure of levels.
 
-"SSRSRS" makes four tiles of every spatial loop and two of every reduction loop, in that order. The result may be
-collected in a buffer of its own that is written back at the end of a spatial level, operands may be
-copied at the start of a reduction level.
+"SSRSRS" makes four tiles of every spatial loop and two of every reduction loop, in that order. The result may
+be collected in a buffer of its own that is written back at the end of a spatial level, operands may be copied
+at the start of a reduction level.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Block, Load
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import has_reuse, loads
-from .register_tiling import attempt, epilogue, plain_loops
+from .facts import TILED, attempt, epilogue, has_reuse, loads, plain_loops
 
-TILED = "tiled"  # annotation of a tiled block: how many outer loops belong to the first level
 REUSE = ("no", "may", "must")
 
 
@@ -44,7 +43,9 @@ class MultiLevelTiling:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
-        if not has_reuse(node) or TILED in node.annotations or not plain_loops(sch, block):
+        if not has_reuse(node) or not plain_loops(sch, block):
+            return [sch]
+        if TILED in node.annotations or SKIP_ZEROS in node.annotations:  # tests in the middle of its tiles
             return [sch]
         return self.forks(sch, block) or [sch]
 
@@ -57,7 +58,7 @@ class MultiLevelTiling:
         made: list[Schedule] = []
         for write in writes:
             for read in reads:
-                made += attempt(sch, lambda s: self.tile(s, block, write, read))
+                made += attempt(sch, self.tile, block, write, read)
         return made
 
     def tile(self, sch: Schedule, block: BlockRV, write: int | None, read: int | None) -> None:
@@ -76,7 +77,7 @@ class MultiLevelTiling:
         for copy in copies:
             assert read is not None
             sch.compute_at(copy, levels[reducing[read - 1]][-1])
-        sch.annotate(block, TILED, len(levels[0]))
+        sch.annotate(block, TILED, self.structure)
 
     def tiles(self, sch: Schedule, block: BlockRV) -> list[list[LoopRV]]:
         """The loops of every level."""

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 from ..errors import ScheduleError
-from ..ir import Block, For, Var, numpy_dtype
+from ..ir import Block, For, numpy_dtype
 from ..schedule import Schedule
 from ..target import Target
+from .facts import reduction_loops
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,7 @@ class RewriteReductionBlock:
         state = sch.state
         for name in [k for k, n in state.nodes.items() if isinstance(n, Block) and n.init]:
             node: Block = state.nodes[name]
-            reducing: set[Var] = set()
-            for it, binding in zip(node.iters, node.bindings):
-                if it.kind == "reduce":
-                    reducing |= {leaf for v in variables(binding) for leaf in state.leaves(v)}
+            reducing = reduction_loops(sch, node.name)
             block = sch.get_block(str(name))
             loops = sch.get_loops(block)
             first = next((loop for loop in loops if sch.get(loop).var in reducing), None)
@@ -33,16 +31,10 @@ class RewriteReductionBlock:
                     continue  # other blocks share the loop: the test for the first term stays
 
 
-def variables(e: object) -> list[Var]:
-    from ..ir import Expr, free_vars
-
-    return free_vars(e) if isinstance(e, Expr) else []
-
-
 @dataclass(frozen=True)
 class Buildable:
-    """Refuse what takes too long to compile or too much memory to run: copies that unrolling makes, in hardware
-    vectors, and buffers."""
+    """Refuse what takes too long to compile or too much memory to run: copies that unrolling makes, in
+    hardware vectors, and buffers."""
 
     most_copies: int = 2048
     most_bytes: int = 1 << 33

@@ -8,28 +8,29 @@
                 for rows (unrolled), columns (vectorized): accumulators += a * b
             epilogue: results = f(accumulators)
 
-The register tile is drawn for the machine (`register_tile.py`) and need not divide the extents. Forks: what is
-packed where, and whether tiles of rows or of columns change faster.
+The register tile is drawn for the machine (`register_tile.py`) and need not divide the extents. Forks: what
+is packed where, and whether tiles of rows or of columns change faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import ScheduleError
+from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
     CLAIMED,
-    consumers,
+    attempt,
+    epilogue,
     has_reuse,
-    is_output,
-    is_spatial,
+    is_reduction,
     loads,
     only_store,
+    plain_loops,
     reused,
+    stride,
     vector_iterator,
 )  # fmt: skip
 from .packing import pack_panel, pack_whole
@@ -49,35 +50,24 @@ class RegisterTiling:
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
         along = vector_iterator(node)
-        if not has_reuse(node) or along is None or not plain_loops(sch, block):
+        if along is None or not gains(node, along) or not plain_loops(sch, block):
             return [sch]
         streamed = streamed_operand(node, along)
         made: list[Schedule] = []
         for pack in self.packs:
             for columns_first in (False, True):
-                if pack != "no" and (streamed is None or not columns_first):
+                if pack != "no" and (streamed is None or not columns_first or not has_reuse(node)):
                     continue
-                made += attempt(sch, lambda s: tile(s, block, along, pack, columns_first, target))
-        return [*made, sch]
+                made += attempt(sch, tile, block, along, pack, columns_first, target)
+        # Tests for zeros are worth it in tiles of registers only.
+        return made if made and SKIP_ZEROS in node.annotations else [*made, sch]
 
 
-def attempt(sch: Schedule, step: Callable[[Schedule], None]) -> list[Schedule]:
-    """The schedule after a step, or nothing if the step is refused."""
-    new = sch.fork()
-    try:
-        step(new)
-    except ScheduleError:
-        return []
-    return [new]
-
-
-def plain_loops(sch: Schedule, block: BlockRV) -> bool:
-    """Whether the loops around a block are its iterators, untouched, around nothing else."""
-    node: Block = sch.get(block)
-    loops = sch.state.loops_around(node.name)
-    return len(loops) == len(node.iters) and all(
-        b is loop and sch.state.fixed_extent(loop) for b, loop in zip(node.bindings, loops)
-    )
+def gains(block: Block, along: Var) -> bool:
+    """Whether a reduction reads operands again, or at least reads them in whole vectors."""
+    if not is_reduction(block) or only_store(block) is None:
+        return False
+    return has_reuse(block) or all(stride(load, along) in (0, 1) for load in loads(block))
 
 
 def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
@@ -92,22 +82,7 @@ def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
     return None
 
 
-def epilogue(sch: Schedule, block: BlockRV) -> str | None:
-    """The one block that follows element by element, to run on each tile while it is in registers."""
-    users = consumers(sch, block)
-    if is_output(sch, block) or len(users) != 1:
-        return None
-    user, (written,) = users[0], sch.get(block).writes
-    if not is_spatial(user) or only_store(user) is None or CLAIMED in user.annotations:
-        return None
-    reads = [load for load in loads(user) if load.buffer is written.buffer]
-    plain = all(isinstance(index, Var) for load in reads for index in load.indices)
-    return user.name if plain else None
-
-
-def tile(
-    sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target
-) -> None:
+def tile(sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target) -> None:
     node: Block = sch.get(block)
     store = only_store(node)
     assert store is not None
@@ -124,7 +99,8 @@ def tile(
     loops = dict(zip([it.var for it in node.iters], sch.get_loops(block)))
     spatial = [it.var for it in node.iters if it.kind == "spatial"]
     reducing = [loops[it.var] for it in node.iters if it.kind == "reduce"]
-    rows = [it.var for it in reused(node) if it.var is not along][-MOST_ROWS:]
+    shared = reused(node) if has_reuse(node) else [it for it in node.iters if it.kind == "spatial"]
+    rows = [it.var for it in shared if it.var is not along][-MOST_ROWS:]
     sizes = sch.sample(RegisterTile(tuple(loops[v] for v in (*rows, along)), lanes, target.vector_registers))
     inside: dict[Var, LoopRV] = {}
     outside = dict(loops)
@@ -160,5 +136,6 @@ def tile(
     for loop in unroll:
         sch.unroll(loop)
     start = sch.decompose_reduction(block, reductions[0])
+    faster = "rows" if columns_first else "columns"
     for done in (block, result, start, *([packed] if packed else [])):
-        sch.annotate(done, CLAIMED, "RegisterTiling")
+        sch.annotate(done, CLAIMED, f"RegisterTiling, packing {pack}, {faster} inside")

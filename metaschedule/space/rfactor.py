@@ -38,7 +38,7 @@ class AddRFactor:
 
     For reductions that read an operand once, and for those whose results are fewer than their terms and than
     `max_jobs_per_core` for each core; chunks of lanes only for the latter. Where operands are contiguous
-    along the results, these are the lanes: only chunks are parts then, and what has reuse is left to be tiled.
+    along the results, these are the lanes; only chunks are parts then, and what has reuse is left to tile.
     """
 
     max_jobs_per_core: int = 16
@@ -70,11 +70,17 @@ class AddRFactor:
 
 
 def along_reduction(block: Block, target: Target) -> bool:
-    """Whether vectors should be of terms: enough of them, and nothing is contiguous along the results."""
+    """Whether vectors should be of terms: there are enough, and operands are not contiguous along results."""
     lanes = target.lanes(block.writes[0].buffer.dtype)
+    return not contiguous_along_results(block) and adjacent_terms(block)[1] >= lanes
+
+
+def contiguous_along_results(block: Block) -> bool:
+    """Whether an operand of the terms is contiguous where the results are."""
     along = vector_iterator(block)
-    contiguous = along is not None and any(stride(load, along) == 1 for load in loads(block))
-    return not contiguous and adjacent_terms(block)[1] >= lanes
+    terms = [it.var for it in block.iters if it.kind == "reduce"]
+    operands = [load for load in loads(block) if any(mentions(load, var) for var in terms)]
+    return along is not None and any(stride(load, along) == 1 for load in operands)
 
 
 def adjacent_terms(block: Block) -> tuple[int, int]:
@@ -118,12 +124,10 @@ def in_chunks(sch: Schedule, block: BlockRV, target: Target) -> None:
 def in_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
     """A vector of accumulators for each result, results in parallel."""
     rows, terms = rows_and_terms(sch, block)
-    part = lanes_of_terms(sch, block, len(terms), most, target)
-    if rows:
-        row = fuse(sch, rows)
-        sch.reverse_compute_at(block, row)
+    row = fuse(sch, rows) if rows else None
+    part = lanes_of_terms(sch, block, len(terms), row, most, target)
+    if row:
         sch.parallel(row)
-    sum_lanes(sch, block)
     for done in (part, block):
         sch.annotate(done, CLAIMED, "AddRFactor")
 
@@ -175,9 +179,11 @@ def fuse(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
-def lanes_of_terms(sch: Schedule, block: BlockRV, count: int, most: int, target: Target) -> BlockRV:
-    """Reduce into a vector of accumulators over the innermost `count` loops; gives the block that does.
-    Its loop over lanes is the innermost."""
+def lanes_of_terms(
+    sch: Schedule, block: BlockRV, count: int, row: LoopRV | None, most: int, target: Target
+) -> BlockRV:
+    """Reduce into a vector of accumulators over the innermost `count` loops, then reduce the vector, both in
+    the loop `row`; gives the block of the accumulators."""
     node: Block = sch.get(block)
     terms = sch.get_loops(block, count)
     adjacent, _ = adjacent_terms(node)
@@ -185,8 +191,11 @@ def lanes_of_terms(sch: Schedule, block: BlockRV, count: int, most: int, target:
     lanes = target.lanes(node.writes[0].buffer.dtype)
     steps, lane = sch.split(inner, sch.sample_tile(inner, 2, most, lanes))
     part = sch.rfactor(lane, -1)
+    if row is not None:
+        sch.reverse_compute_at(block, row)
     sch.vectorize(lane)
     sch.decompose_reduction(part, [*terms[:-adjacent], steps][0])
+    sum_lanes(sch, block)
     return part
 
 

@@ -20,8 +20,8 @@ Rule = Callable[..., Any]
 class For:
     """A schedule of the user's own for the blocks that are meant; the space does the rest of the program.
 
-    `blocks` is a name or a predicate over `Block`; `rule(sch, block)` or `rule(sch, block, target)` transforms
-    the schedule it is given, or returns a list of schedules. The other modules then leave the block alone.
+    `blocks` is a name or a predicate over `Block`. The rule, `f(sch, block)` or `f(sch, block, target)`,
+    transforms the schedule, or returns a list of schedules. The other modules then leave the block alone.
 
     >>> def rule(sch, block):
     ...     sch.parallel(sch.get_loops(block)[0])
@@ -51,7 +51,7 @@ class For:
 
 @dataclass(frozen=True)
 class ApplyCustomRule:
-    """The rules that a program asks for: a block annotated with `schedule_rule` gets the rule of that name."""
+    """The rules that a program asks for: a block annotated with `schedule_rule` gets the one of that name."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
@@ -61,8 +61,9 @@ class ApplyCustomRule:
             return [sch]
         if wanted not in self.rules:
             known = ", ".join(self.rules) or "none"
+            name = sch.get(block).name
             raise ValueError(
-                f"block {sch.get(block).name!r} asks for the rule {wanted!r}, and there is none: known are {known}"
+                f"block {name!r} asks for the rule {wanted!r}, and there is none: known are {known}"
             )
         return applied(self.rules[wanted], sch, block, target)
 

@@ -195,3 +195,44 @@ def visited(module: Module, sch: Schedule, target: Target, refused: Rejections) 
 def name_of(part: Any) -> str:
     """What a module, post-processor or check is called."""
     return getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__
+
+
+class FunctionSpace:
+    """A function that takes a schedule, as a space: every run of it draws a candidate. Its sketches are the
+    different traces (decisions apart) of some runs, for it may branch on what it draws."""
+
+    RUNS = 32
+
+    def __init__(self, function: Callable[[Schedule], Any]) -> None:
+        self.function = function
+
+    @property
+    def name(self) -> str:
+        return name_of(self.function)
+
+    def sketches(self, program: Program) -> list[Trace]:
+        """The traces of some runs, one of each structure."""
+        found: dict[str, Trace] = {}
+        for seed in range(self.RUNS):
+            trace = self.sample(program, seed).trace
+            ops = [(i.primitive.op, repr(i.primitive)) for i in trace.instructions]
+            found.setdefault(repr(ops), trace)
+        return list(found.values())
+
+    def sample(self, program: Program, rng: random.Random | int = 0) -> Schedule:
+        """What the function makes of the program with these random numbers."""
+        sch = Schedule(program, seed=rng)
+        self.function(sch)
+        return sch
+
+    def check(self, sch: Schedule) -> None:
+        """Everything that the function makes is meant."""
+
+
+def as_space(space: SpaceLike | Callable[[Schedule], Any]) -> SpaceLike:
+    """A space as it is, or made of a function that takes a schedule."""
+    if isinstance(space, (Space, FunctionSpace)):
+        return space
+    if callable(space):
+        return FunctionSpace(space)
+    raise TypeError(f"a space is a Space or a function that takes a schedule, got {type(space).__name__}")

@@ -9,9 +9,8 @@ from ..ir import Block, as_int, free_vars
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.intrinsics import Intrinsic, get_intrinsic
 from ..target import Target
-from .facts import CLAIMED, is_reduction, only_store
+from .facts import CLAIMED, is_reduction, only_store, plain_loops
 from .multi_level_tiling import MultiLevelTiling
-from .register_tiling import plain_loops
 
 TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to become
 
@@ -20,9 +19,8 @@ TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to
 class MultiLevelTilingWithIntrinsic(MultiLevelTiling):
     """Cut a tile of the shape of `intrinsic` out of the innermost loops, and tile around it.
 
-    The loops of the description stand for the last spatial and the last reduction loops of the block, in order.
-    Whether the body is what the intrinsic describes is seen when `RewriteTensorize` puts it in. The space
-    keeps the schedules without it, too.
+    The loops of the description stand for the last spatial and the last reduction loops, in order. Schedules
+    without the intrinsic stay in the space.
     """
 
     intrinsic: str = ""
@@ -47,7 +45,8 @@ def cut_tile(sch: Schedule, block: BlockRV, intrinsic: Intrinsic) -> BlockRV:
     loops = sch.get_loops(block)
     stored = {v for s in intrinsic.stores for index in s.indices for v in free_vars(index)}
     available = {
-        kind: [loop for it, loop in zip(node.iters, loops) if it.kind == kind] for kind in ("spatial", "reduce")
+        kind: [loop for it, loop in zip(node.iters, loops) if it.kind == kind]
+        for kind in ("spatial", "reduce")
     }
     taken: list[tuple[LoopRV, int]] = []
     for described in reversed(intrinsic.loops):
@@ -86,7 +85,9 @@ class RewriteTensorize:
     """Put in the intrinsics that blocks are annotated with."""
 
     def __call__(self, sch: Schedule, target: Target) -> None:
-        for name in [k for k, n in sch.state.nodes.items() if isinstance(n, Block) and TENSORIZE in n.annotations]:
+        for name in [
+            k for k, n in sch.state.nodes.items() if isinstance(n, Block) and TENSORIZE in n.annotations
+        ]:
             block = sch.get_block(str(name))
             intrinsic = sch.get(block).annotations[TENSORIZE]
             sch.unannotate(block, TENSORIZE)

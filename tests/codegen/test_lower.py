@@ -10,14 +10,15 @@ from textwrap import dedent
 
 import pytest
 
-from metaschedule import workloads
+from metaschedule import Schedule, workloads
 from metaschedule.codegen.lower import PASSES, lower, steps
 from metaschedule.codegen.lower.compact import compact
 from metaschedule.codegen.lower.flatten import flatten
 from metaschedule.codegen.lower.simplify import simplify_program
 from metaschedule.codegen.lower.tails import version_tails
+from metaschedule.codegen.lower.unroll import unroll_annotated
 from metaschedule.codegen.lower.zeros import nonzero
-from metaschedule.ir import Block, Buffer, Program, blocks, select, walk
+from metaschedule.ir import Block, Buffer, For, Program, blocks, select, walk
 from tests.codegen.compiled import kernel
 
 Case = tuple[str, str, str]
@@ -355,6 +356,7 @@ def test_places() -> None:
 
 def test_passes_in_order() -> None:
     assert [name for name, _ in PASSES] == [
+        "unroll_annotated",
         "flatten",
         "simplify",
         "compact",
@@ -368,7 +370,8 @@ def test_no_block_is_left(name: str) -> None:
     program = workloads.create(name)
     assert blocks(program)
     for step, lowered in steps(program):
-        assert not any(isinstance(s, Block) for s in walk(lowered)), step
+        without = not any(isinstance(s, Block) for s in walk(lowered))
+        assert without or step == "unroll_annotated", step
 
 
 # --- zeros --------------------------------------------------------------------------------------
@@ -390,3 +393,19 @@ def test_zeros_are_kept_unless_asked_for() -> None:
     parameters, before, _ = FLATTEN["terms with a padding zero are left out where asked"]
     plain = before.replace('        T.annotate({"skip_zeros": True})\n', "")
     assert "T.select" in body(flatten(kernel(parameters, plain)))
+
+
+@pytest.mark.parametrize(
+    ("steps_wanted", "kinds"),
+    [(0, "serial serial"), (4, "serial unrolled"), (11, "serial unrolled"), (12, "unrolled unrolled")],
+)
+def test_unrolled_as_far_as_an_annotation_says(steps_wanted: int, kinds: str) -> None:
+    sch = Schedule(workloads.create("GMM", b=1, n=3, m=8, k=4))
+    block = sch.get_block("matmul")
+    _, i, j, k = sch.get_loops(block)
+    sch.reorder(i, k, j)
+    sch.vectorize(j)
+    sch.annotate(block, "unroll", steps_wanted)
+    lowered = unroll_annotated(sch.program)
+    loops = [s for s in walk(lowered) if isinstance(s, For) and s.fixed_extent != 1]
+    assert " ".join(s.kind for s in loops) == f"{kinds} vectorized"

@@ -48,6 +48,37 @@ def test_stencil_recomputes_its_halo() -> None:
     check(program)
 
 
+ALIGNED = """
+B = T.alloc((16, 3, 25), "float32")
+for i in {outer}(4):
+    for ii, j, k in T.grid(4, 3, 20):
+        with T.block("B"):
+            vi = T.spatial(16, i * 4 + ii)
+            vj = T.spatial(3, j)
+            vk = T.spatial(20, k)
+            T.annotate({{"storage_align": {asked}}})
+            B[vi, vj, vk] = A[vi, vj, vk] * 2.0
+    for ii, j, k in T.grid(4, 3, 20):
+        C[i * 4 + ii, j, k] = B[i * 4 + ii, 2 - j, 19 - k]
+"""
+
+
+@pytest.mark.parametrize("outer", ["range", "T.parallel"])
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [
+        ("((0, 1, 16, 3),)", (4, 3, 35)),
+        ("((0, 0, 64, 0), (0, 1, 16, 0))", (4, 4, 32)),  # rows of 32, then planes of 128
+        ("((0, 0, 16, 3),)", (4, 3, 20)),  # steps of 20 never give that
+        ("((1, 1, 16, 3), (0, 2, 16, 3))", (4, 3, 20)),  # no such write any more, no such axis
+    ],
+)
+def test_tile_is_padded_as_asked(outer: str, asked: str, shape: tuple[int, ...]) -> None:
+    program = kernel("A[16, 3, 20] -> C[16, 3, 20]", ALIGNED.format(outer=outer, asked=asked))
+    assert compacted(program) == {"B": shape}
+    check(program)
+
+
 # Programs in which an iteration reads what an earlier one left, so that its buffer must stay whole.
 MUST_STAY: dict[str, str] = {
     "rolling window": """

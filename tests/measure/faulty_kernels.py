@@ -118,4 +118,5 @@ GARBLES_ITS_PIPES = kernel(
 )
 IS_NO_LLVM = kernel("  this is not LLVM")
 NEEDS_A_SYMBOL = kernel("  call void @no_such_function()")
-ENDS_THE_NEXT = kernel("  %p = call i32 @ualarm(i32 300000, i32 0)")  # an alarm, when others run
+ENDS_THE_NEXT = kernel("  %p = call i32 @ualarm(i32 400000, i32 0)")  # an alarm, when others run
+SLEEPS_LONGER = kernel("  %s = call i32 @usleep(i32 800000)")

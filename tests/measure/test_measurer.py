@@ -12,6 +12,8 @@ from metaschedule.codegen import generate
 from metaschedule.ir import Program
 from metaschedule.measure import KINDS, MeasureError, Measurer
 from metaschedule.measure.measurer import CONFIRM_ROUNDS
+from metaschedule.measure.reference import reference_kernel
+from metaschedule.runtime import Executable, random_arrays
 from metaschedule.script import parse
 from metaschedule.target import resolve
 from tests.cases.programs import CASES
@@ -137,6 +139,8 @@ def test_a_workload_that_wants_special_inputs() -> None:
     program = parse(ROOT)
     with Measurer(program) as m, pytest.raises(MeasureError, match=r"only sevens.*inputs="):
         m.measure([program])
+    with pytest.raises(ValueError, match=r"float32\[4\].*got \['float64\[3\]'\]"):
+        Measurer(program, inputs=[np.zeros(3)])
     eights = generate(parse(ROOT.replace("7.0", "8.0")), resolve())
     with Measurer(program, inputs=[np.full(4, 7, np.float32)]) as m:
         good, wrong = m.measure([program, eights])
@@ -148,3 +152,15 @@ def test_a_workload_that_wants_special_inputs() -> None:
 def test_only_this_machine() -> None:
     with pytest.raises(ValueError, match="only this machine can be measured"):
         Measurer(matmul(), "aarch64")
+
+
+def test_the_reference_is_the_program_as_written_bit_for_bit() -> None:
+    for program in (
+        ms.workloads.create("SFM", shape=(9, 33)),
+        ms.workloads.create("NRM", b=2, n=17, m=5),
+        matmul(),
+    ):
+        inputs = random_arrays(generate(program, resolve()).inputs)
+        reference = Executable(reference_kernel(program, resolve()))(*inputs)
+        as_written = Executable(generate(program, resolve(), fma=False))(*inputs)
+        np.testing.assert_array_equal(reference, as_written)

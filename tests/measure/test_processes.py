@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -24,26 +25,49 @@ with Measurer(faulty.program(), limits=Limits(run_seconds=100)) as m:
 """
 
 
+@pytest.fixture(scope="module")
+def measurer() -> Iterator[Measurer]:
+    with Measurer(faulty.program()) as m:
+        yield m
+
+
 @pytest.mark.parametrize("role", ["build", "run"])
-def test_a_killed_worker_costs_no_candidate(role: str) -> None:
-    with Measurer(faulty.program()) as m:
-        assert m.measure([faulty.GOOD])[0].ok
-        (victim, *_) = workers(role)
-        killer = threading.Timer(0.05 if role == "build" else 0.2, os.kill, (victim, signal.SIGKILL))
-        killer.start()
-        long = faulty.SLEEPS if role == "run" else faulty.long_to_build(5_000)
-        outcomes = m.measure([long, faulty.GOOD, faulty.SUBTRACTS])
-        killer.join()
-        assert [o.kind for o in outcomes] == ["ok", "ok", "wrong result"]
-        assert victim not in workers(role)
+def test_a_killed_worker_costs_no_candidate(measurer: Measurer, role: str) -> None:
+    assert measurer.measure([faulty.GOOD])[0].ok
+    (victim, *_) = workers(role)
+    killer = threading.Timer(0.05 if role == "build" else 0.2, os.kill, (victim, signal.SIGKILL))
+    killer.start()
+    long = faulty.SLEEPS if role == "run" else faulty.long_to_build(5_000)
+    outcomes = measurer.measure([long, faulty.GOOD, faulty.SUBTRACTS])
+    killer.join()
+    assert [o.kind for o in outcomes] == ["ok", "ok", "wrong result"]
+    assert victim not in workers(role)
 
 
-def test_a_worker_killed_while_idle_is_replaced() -> None:
-    with Measurer(faulty.program()) as m:
-        m.measure([faulty.GOOD])
-        for pid in children():
-            os.kill(pid, signal.SIGKILL)
-        assert [o.kind for o in m.measure([faulty.GOOD] * 3)] == ["ok"] * 3
+def test_a_worker_killed_while_idle_is_replaced(measurer: Measurer) -> None:
+    measurer.measure([faulty.GOOD])
+    for pid in children():
+        os.kill(pid, signal.SIGKILL)
+    assert [o.kind for o in measurer.measure([faulty.GOOD] * 3)] == ["ok"] * 3
+
+
+def test_what_the_last_candidate_left_is_not_the_next_ones_fault(measurer: Measurer) -> None:
+    assert measurer.measure([faulty.GOOD])[0].ok
+    before = workers("run")
+    outcomes = measurer.measure([faulty.ENDS_THE_NEXT, faulty.SLEEPS_LONGER, faulty.GOOD])
+    assert [o.kind for o in outcomes] == ["ok", "ok", "ok"]
+    assert workers("run") != before
+
+
+def test_a_broken_batch_leaves_no_stale_answers(measurer: Measurer) -> None:
+    """An exception between two answers, as Ctrl-C raises it."""
+    measurer.measure([faulty.GOOD])
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        measurer.measure([faulty.SLEEPS] * 20)
+    timer.join()
+    assert [o.kind for o in measurer.measure([faulty.SUBTRACTS, faulty.GOOD])] == ["wrong result", "ok"]
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
@@ -72,15 +96,3 @@ def test_nothing_is_left_behind() -> None:
         m.measure([faulty.SEGFAULTS, faulty.LOOPS_FOR_EVER, faulty.GOOD])
     assert os.listdir("/proc/self/fd") == files
     assert children() == processes
-
-
-def test_a_broken_batch_leaves_no_stale_answers() -> None:
-    """An exception between two answers, as Ctrl-C raises it."""
-    with Measurer(faulty.program()) as m:
-        m.measure([faulty.GOOD])
-        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            m.measure([faulty.SLEEPS] * 20)
-        timer.join()
-        assert [o.kind for o in m.measure([faulty.SUBTRACTS, faulty.GOOD])] == ["wrong result", "ok"]

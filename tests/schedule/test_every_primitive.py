@@ -1,7 +1,7 @@
 """Every registered primitive has its tests, by name:
 
 test_<op>_golden...       before and after as text
-test_<op>_refuses_...     the whole message of each refusal (primitives that can refuse)
+test_<op>_refuses_...     each refusal, whose whole text is a golden (`refusals.refusal`)
 test_<op>_same_...        differential and round trip, through `checks.check`
 """
 
@@ -17,7 +17,7 @@ from metaschedule.schedule.distribution import Distribution
 from metaschedule.schedule.primitive.base import REGISTRY
 
 HERE = Path(__file__).parent
-NEVER_REFUSES = {"get_loops", "get_child_blocks", "get_producers", "get_consumers", "unannotate"}
+NEVER_REFUSES = {"get_child_blocks", "get_producers", "get_consumers", "unannotate"}
 
 
 def test_names() -> set[str]:

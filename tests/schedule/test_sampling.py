@@ -16,6 +16,7 @@ import metaschedule as ms
 from metaschedule.schedule import Distribution, LoopRV, Schedule, Trace, distribution
 from metaschedule.schedule.distribution import Categorical, PartitionedTile, PerfectTile, Tile
 from tests.schedule.checks import check
+from tests.schedule.refusals import refusal
 
 extents = st.sampled_from([1, 2, 7, 12, 16, 55, 64, 97, 109, 128])
 distributions = st.one_of(
@@ -103,26 +104,27 @@ def test_sample_categorical_same_results() -> None:
     check(sch, matmul())
 
 
-def refused(draw: Any) -> None:
-    sch = Schedule(matmul())
-    with pytest.raises(ms.ScheduleError, match="is no decision of"):
-        draw(sch, sch.get_loops(sch.get_block("matmul"))[1])
-
-
 def test_sample_perfect_tile_refuses_other_products() -> None:
-    refused(lambda sch, loop: sch.sample_perfect_tile(loop, 2, decision=[5, 2]))
+    sch = Schedule(matmul())
+    loop = sch.get_loops(sch.get_block("matmul"))[1]
+    assert "is no decision of" in refusal(sch.sample_perfect_tile, loop, 2, decision=[5, 2])
 
 
 def test_sample_partitioned_tile_refuses_other_products() -> None:
-    refused(lambda sch, loop: sch.sample_partitioned_tile(loop, 2, 1, 4, decision=[6, 2]))
+    sch = Schedule(matmul())
+    loop = sch.get_loops(sch.get_block("matmul"))[1]
+    assert "is no decision of" in refusal(sch.sample_partitioned_tile, loop, 2, 1, 4, decision=[6, 2])
 
 
 def test_sample_tile_refuses_too_little() -> None:
-    refused(lambda sch, loop: sch.sample_tile(loop, 2, decision=[1, 5]))
+    sch = Schedule(matmul())
+    loop = sch.get_loops(sch.get_block("matmul"))[1]
+    assert "is no decision of" in refusal(sch.sample_tile, loop, 2, decision=[1, 5])
 
 
 def test_sample_categorical_refuses_positions_outside() -> None:
-    refused(lambda sch, loop: sch.sample_categorical([1, 2], [0.5, 0.5], decision=2))
+    sch = Schedule(matmul())
+    assert "is no decision of" in refusal(sch.sample_categorical, [1, 2], [0.5, 0.5], decision=2)
 
 
 @distribution("sample_power_of_two")
@@ -134,6 +136,25 @@ class PowerOfTwo(Distribution):
     def support(self) -> list[int]:
         assert isinstance(self.loop, int)
         return [1 << n for n in range(self.loop.bit_length())]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "reason"),
+    [
+        (Categorical((1, 2), (1.0,)), "2 candidates and 1 probabilities"),
+        (Categorical((1, 2), (0.0, 0.0)), "probabilities must not be negative, and one of them positive"),
+        (PerfectTile(12, 0), "n must be positive and max_innermost_factor not negative"),
+        (PartitionedTile(12, 2, 0, 2), "partition_pos must be a position and innerpart_factor positive"),
+        (Tile(12, 2, -1), "n and innermost_multiple must be positive, the others not negative"),
+    ],
+)
+def test_sampling_refuses_parameters(distribution: Distribution, reason: str) -> None:
+    assert refusal(Schedule(matmul()).sample, distribution).startswith(reason)
+
+
+def test_sampling_refuses_to_draw_from_nothing() -> None:
+    sch = Schedule(matmul())
+    assert refusal(sch.sample, PowerOfTwo(0)) == "sample_power_of_two has nothing to draw from"
 
 
 def test_a_users_distribution_is_traced_mutated_counted_and_stored() -> None:

@@ -16,6 +16,7 @@ import metaschedule as ms
 from metaschedule.ir import For, Program, walk
 from metaschedule.schedule import Schedule, Trace, TraceError
 from tests.schedule.checks import assert_same_results
+from tests.schedule.refusals import refusal
 
 
 def matmul(n: int = 12, m: int = 10) -> Program:
@@ -71,6 +72,13 @@ def test_replay_on_another_program_of_the_same_structure() -> None:
         trace.apply(matmul(12, 11))
     bigger = trace.apply(matmul(13, 11), rng=0)
     assert_same_results(matmul(13, 11), bigger.program)
+
+
+def test_replay_refuses_another_structure() -> None:
+    trace = sketch(matmul()).trace
+    x = ms.te.placeholder((12, 12), name="X")
+    other = ms.te.program([x], [ms.te.compute((12, 12), lambda i, j: x[i, j], name="matmul")])
+    assert refusal(trace.apply, other) == "get_loops, instruction 1: 2 results, not 4"
 
 
 @given(st.integers(0, 10**6))

@@ -8,6 +8,8 @@ iteration sees what another has left there, which is so where
 - the box does not move (every iteration has the same one, values stay where they were), or
 - boxes of different iterations do not overlap and no box comes back, or
 - each iteration writes all that it reads, before it reads.
+
+What is left is padded as `storage_align` asked.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from ...ir import (
     Stmt,
     Store,
     Var,
+    aligned,
     as_int,
     binary,
     changed,
@@ -36,6 +39,7 @@ from ...ir import (
     same_expr,
 )
 from .accesses import Access, accesses, common_loops
+from .flatten import STORAGE_ALIGN
 from .scope import has_load, inside
 from .tails import conjuncts
 
@@ -44,17 +48,26 @@ def compact(program: Program) -> Program:
     """The program with its intermediate buffers as small as their use allows."""
     uses = accesses(program)
     plans: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
-    for buffer in program.allocs:
+    for number, buffer in enumerate(program.allocs):
         if buffer.data is None and buffer in uses:
             box = smallest_box(buffer, uses[buffer])
             if box is not None:
                 starts = tuple(start for start, _ in box.ranges)
-                shape = tuple(as_int(extent) or 0 for _, extent in box.ranges)
-                plans[buffer] = changed(buffer, shape=shape), starts
+                plans[buffer] = changed(buffer, shape=padded_shape(program, number, box)), starts
     if not plans:
         return program
     allocs = tuple(plans[b][0] if b in plans else b for b in program.allocs)
     return changed(program, body=_Rebase(plans).body(program.body), allocs=allocs)
+
+
+def padded_shape(program: Program, number: int, box: Region) -> tuple[int, ...]:
+    """The extents of the box, as far apart as was asked for alloc `number`, if that is possible."""
+    shape = tuple(as_int(extent) or 0 for _, extent in box.ranges)
+    asked = [note for alloc, *note in program.annotations.get(STORAGE_ALIGN, ()) if alloc == number]
+    for axis, factor, offset in sorted(asked, key=lambda note: -note[0]):  # the distances of inner axes first
+        if axis < len(shape) - 1:
+            shape = aligned(shape, axis, factor, offset) or shape
+    return shape
 
 
 class _Rebase(Rewriter):

@@ -33,6 +33,9 @@ from ...ir import (
 from .zeros import without_zeros
 
 SKIP_ZEROS = "skip_zeros"  # block annotation: leave out reduction terms that multiply a padding zero
+# Annotation: tuples (number of a buffer, axis, factor, offset), see `ir.aligned`. On a block it is the number
+# of a write, on a flat program that of an alloc.
+STORAGE_ALIGN = "storage_align"
 
 
 def flatten(program: Program) -> Program:
@@ -41,7 +44,20 @@ def flatten(program: Program) -> Program:
     for block in blocks(program):
         allocs += block.allocs
     body = Flatten({}, allocs).body(program.body)
-    return changed(program, body=body, allocs=tuple(allocs))
+    notes = alignments(program, allocs)
+    kept = {**program.annotations, STORAGE_ALIGN: notes} if notes else program.annotations
+    return changed(program, body=body, allocs=tuple(allocs), annotations=kept)
+
+
+def alignments(program: Program, allocs: list[Buffer]) -> tuple[tuple[int, int, int, int], ...]:
+    """What the blocks note as `storage_align`, for the program to note."""
+    numbers = {buffer: n for n, buffer in enumerate(allocs)}
+    return tuple(
+        (numbers[block.writes[write].buffer], axis, factor, offset)
+        for block in blocks(program)
+        for write, axis, factor, offset in block.annotations.get(STORAGE_ALIGN, ())
+        if write < len(block.writes) and block.writes[write].buffer in numbers
+    )
 
 
 class Flatten(Substitute):

@@ -1,8 +1,8 @@
 """Unrolling as far as a number of steps: what a block's annotation `unroll` asks for.
 
-How far depends on the extents, and the structure of a schedule must not; so the schedule only says the number,
-which may be drawn, and the loops are chosen here. From the block outwards, serial loops are unrolled as long
-as the copies of the block are no more than that number; vectorized loops in between do not count.
+How far depends on the extents, and the structure of a schedule must not. So the schedule only says the
+number, which may be drawn, and the loops are chosen here. From the block outwards, serial loops are unrolled
+as long as the copies of the block are no more than that number; vectorized loops in between do not count.
 """
 
 from __future__ import annotations

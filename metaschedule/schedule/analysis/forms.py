@@ -1,8 +1,8 @@
 """What linear forms of indices say about the iterations of a loop that touch the same elements.
 
 A `Form` is an index as a sum of the *moving* loop (or its digits, if it was made by fuse), what stands
-*fixed* around it, and what ranges *inside*. An index that is not linear in this way has no form (None), which proves
-nothing.
+*fixed* around it, and what ranges *inside*. An index that is not linear in this way has no form (None),
+which proves nothing.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A `Frame` is a place: the loops around it are *outside* and stand still, the loops below are *inside* and
 range; in between there may be one loop that is *moving*. Variables that have a definition are kept whole
 where all their loops are on one side: then a tile whose loops were split again, fused or guarded is still one
-number, and nothing is expanded. A frame gives what an index covers as the loops inside range (`span`), and how
-it depends on the moving loop (`form`).
+number, and nothing is expanded. A frame gives what an index covers as the loops inside range (`span`), and
+how it depends on the moving loop (`form`).
 """
 
 from __future__ import annotations

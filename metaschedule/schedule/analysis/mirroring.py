@@ -68,7 +68,7 @@ class Mirror:
             value = whole // stride
             return value % s.extents[known.digits[known.index]] if known.index else value
         raise ScheduleError(
-            f"the loop over {var.name} has an extent that is not a constant",
+            f"block {self.producer.name!r} leaves out iterations of the loop over {var.name}",
             marks={var: "cannot be followed", self.producer.name: "its loops would be followed"},
         )
 

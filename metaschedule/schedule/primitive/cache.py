@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, changed
+from ...ir import Block, Buffer, aligned, changed
 from ..state import State
 from .base import BlockRV, Primitive, Steps, primitive
 from .cache_copies import CacheRead, CacheWrite
@@ -53,8 +53,8 @@ class StorageAlign(Primitive):
     requires:  1. the block has a write of that index, to an intermediate buffer
                2. the axis is not the last: neighbours along that one are 1 apart
                3. 0 <= offset < factor, and padding the next dimension gives such a distance
-    Buffers are dense, so the dimension after the axis grows; the block notes it as `storage_align`. Lowering
-    still cuts buffers down to what is used (`codegen/lower/compact.py`), the padding included.
+    Buffers are dense, so the dimension after the axis grows; the block notes it as `storage_align`, and
+    lowering, which cuts buffers down to what is alive at once, pads what is left in the same way.
     """
 
     block: BlockRV
@@ -79,16 +79,14 @@ class StorageAlign(Primitive):
             raise ScheduleError(
                 f"factor {self.factor!r} and offset {self.offset!r}", marks=mark, help="0 <= offset < factor"
             )
-        size, below = buffer.shape[self.axis + 1], math.prod(buffer.shape[self.axis + 2 :])
-        # The distances repeat after `factor` steps.
-        fits = [n for n in range(size, size + self.factor) if n * below % self.factor == self.offset]
-        if not fits:
+        shape = aligned(buffer.shape, self.axis, self.factor, self.offset)
+        if shape is None:
+            below = math.prod(buffer.shape[self.axis + 2 :])
             raise ScheduleError(
                 f"no padding of dimension {self.axis + 1} of {buffer.name}, in steps of {below}, gives "
                 f"{self.offset} modulo {self.factor}",
                 marks=mark,
             )
-        shape = (*buffer.shape[: self.axis + 1], fits[0], *buffer.shape[self.axis + 2 :])
         return block, buffer, changed(buffer, shape=shape)
 
     def apply(self, s: State, plan: tuple[Block, Buffer, Buffer]) -> tuple[Any, ...]:

@@ -30,14 +30,17 @@ class ComputeLocation(Distribution):
 
     The support is -1 and every n for which compute_at at the n-th loop around all consumers is legal now.
     requires:  1. the block exists
-    A block that cannot be moved (an output, for one) has the support [-1].
+    A block that cannot be moved (an output, for one) has the support [-1]. With `outermost`, only so many of
+    the loops are candidates.
     """
 
     block: BlockRV
+    outermost: int = 0
 
     def at(self, s: State) -> Locations:
         block = s.block(self.block)
-        return Locations(self.block, s, block, common_loops(s, block))
+        loops = common_loops(s, block)
+        return Locations(self, s, block, loops[: self.outermost or None])
 
 
 class Locations(ComputeLocation):
@@ -46,8 +49,8 @@ class Locations(ComputeLocation):
 
     __slots__ = ("candidates", "node", "state")
 
-    def __init__(self, block: BlockRV, state: State, node: Block, candidates: list[Var]) -> None:
-        self.block = block
+    def __init__(self, of: ComputeLocation, state: State, node: Block, candidates: list[Var]) -> None:
+        self.block, self.outermost = of.block, of.outermost
         self.state, self.node, self.candidates = state, node, candidates
 
     def support(self) -> Sequence[int]:

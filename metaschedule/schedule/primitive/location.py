@@ -109,6 +109,8 @@ class LocationSteps(Steps):
         """Run a consumer where it is produced; see `ReverseComputeAt`."""
         self.run(ReverseComputeAt(block, loop, preserve_unit_loops))
 
-    def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
+    def sample_compute_location(
+        self, block: BlockRV, outermost: int = 0, decision: int | None = None
+    ) -> LoopRV:
         """A loop for compute_at, drawn from those where it is legal; see `ComputeLocation`."""
-        return self.sample(ComputeLocation(block), decision)[0]
+        return self.sample(ComputeLocation(block, outermost), decision)[0]

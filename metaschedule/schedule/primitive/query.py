@@ -49,7 +49,7 @@ class GetLoops(Primitive):
 
     def check(self, s: State) -> list[Any]:
         loops = s.loops_around(s.block(self.block).name)
-        if self.innermost > len(loops):
+        if not 0 <= self.innermost <= len(loops):
             raise ScheduleError(f"there are {len(loops)} loops around the block, not {self.innermost}")
         return loops[-self.innermost :]
 

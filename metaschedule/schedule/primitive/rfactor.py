@@ -112,7 +112,10 @@ class RFactor(Primitive):
         dropped = {it.var for it in block.iters if it.kind == "reduce"}
         for it in block.iters:
             if it.kind == "spatial" and any(v in dropped for v in free_vars(it.extent)):
-                raise ScheduleError(f"the extent of {it.var.name} depends on a reduction iterator")
+                raise ScheduleError(
+                    f"the extent of {it.var.name} depends on a reduction iterator",
+                    marks={block.name: f"{it.var.name} has {it.extent} values"},
+                )
         others = [v for v in nest if v in reducing and v is not loop]
         predicate = self.final_predicate(s, block, loop, reducing)
         axes = self.axes(reducer)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 import metaschedule as ms
 from metaschedule import te
+from metaschedule.codegen.lower import lower
 from metaschedule.ir import Program
 from metaschedule.schedule import Schedule
 from tests.schedule.checks import check
+from tests.schedule.refusals import refusal
 
 SMALL: dict[str, dict[str, Any]] = {
     "GMM": {"b": 1, "n": 5, "m": 7, "k": 6},
@@ -307,70 +309,54 @@ def test_cache_read_same_results_of_padded_rows() -> None:
 
 def test_cache_read_refuses_an_index_out_of_range() -> None:
     sch = Schedule(scale())
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.cache_read(sch.get_block("B"), 1)
-    assert str(error.value) == (
-        "cache_read(block=b0, read_index=1, scope='local', consumers=()): block 'B' has no read 1\n"
-        "\n"
-        "@ms.program\n"
-        'def scale(A: T.Tensor((5,), "float32"), B: T.Output((5,), "float32")):\n'
-        "    for i in range(5):\n"
-        '        with T.block("B"):\n'
-        "        ^^^^^^^^^^^^^^^^^^  this block\n"
-        "            v_i = T.spatial(5, i)\n"
-        "            T.reads(A[v_i])\n"
-        "            T.writes(B[v_i])\n"
-        "            B[v_i] = A[v_i] * 2.0\n"
-        "\n"
-        "help: it reads 0: A"
-    )
+    assert refusal(sch.cache_read, sch.get_block("B"), 1) == "block 'B' has no read 1"
 
 
 def test_cache_read_refuses_an_unknown_scope() -> None:
     sch = Schedule(scale())
-    with pytest.raises(ms.ScheduleError, match="unknown scope 'moon'"):
-        sch.cache_read(sch.get_block("B"), 0, "moon")
+    assert "unknown scope 'moon'" in refusal(sch.cache_read, sch.get_block("B"), 0, "moon")
 
 
 def test_cache_read_refuses_a_block_that_writes_the_buffer() -> None:
     sch = Schedule(ms.parse(IN_PLACE))
-    with pytest.raises(ms.ScheduleError, match="block 'again' reads and writes B"):
-        sch.cache_read(sch.get_block("again"), 0)
+    assert "block 'again' reads and writes B" in refusal(sch.cache_read, sch.get_block("again"), 0)
 
 
 def test_cache_read_refuses_a_writer_between_the_consumers() -> None:
     sch = Schedule(ms.parse(TWICE))
-    with pytest.raises(ms.ScheduleError, match="B is written between the copy and its readers"):
-        sch.cache_read(sch.get_block("C"), 0, consumers=[sch.get_block("D")])
+    assert "B is written between the copy and its readers" in refusal(
+        sch.cache_read, sch.get_block("C"), 0, consumers=[sch.get_block("D")]
+    )
 
 
 def test_cache_read_refuses_a_consumer_that_does_not_read() -> None:
     sch = Schedule(chain())
-    with pytest.raises(ms.ScheduleError, match="block 'D' does not read A"):
-        sch.cache_read(sch.get_block("B"), 0, consumers=[sch.get_block("D")])
+    assert "block 'D' does not read A" in refusal(
+        sch.cache_read, sch.get_block("B"), 0, consumers=[sch.get_block("D")]
+    )
 
 
 def test_cache_read_refuses_consumers_of_other_scopes() -> None:
     sch = Schedule(ms.parse(NESTED))
-    with pytest.raises(ms.ScheduleError, match="the consumers are not in the same scope"):
-        sch.cache_read(sch.get_block("inner"), 0, consumers=[sch.get_block("outer")])
+    assert "the consumers are not in the same scope" in refusal(
+        sch.cache_read, sch.get_block("inner"), 0, consumers=[sch.get_block("outer")]
+    )
 
 
 def test_cache_read_refuses_what_may_not_be_written() -> None:
     sch = Schedule(ms.parse(TRIANGLE))
-    with pytest.raises(
-        ms.ScheduleError, match="not all of B is known to be written where it would be copied"
-    ):
-        sch.cache_read(sch.get_block("C"), 0)
+    assert "not all of B is known to be written where it would be copied" in refusal(
+        sch.cache_read, sch.get_block("C"), 0
+    )
 
 
 def test_cache_read_refuses_loops_bound_to_an_axis() -> None:
     sch = Schedule(ms.parse(IN_ONE_LOOP))
     sch.bind(sch.get_loops(sch.get_block("B"))[0], "blockIdx.x")
-    with pytest.raises(ms.ScheduleError, match="the copy would have to run inside of a blockIdx"):
-        sch.cache_read(sch.get_block("C"), 0)
-    with pytest.raises(ms.ScheduleError, match="the copy would have to run inside of a blockIdx"):
-        sch.cache_write(sch.get_block("B"), 0)
+    assert "the copy would have to run inside of a blockIdx" in refusal(sch.cache_read, sch.get_block("C"), 0)
+    assert "the copy would have to run inside of a blockIdx" in refusal(
+        sch.cache_write, sch.get_block("B"), 0
+    )
 
 
 def test_cache_read_same_results_in_a_parallel_loop() -> None:
@@ -485,40 +471,29 @@ def test_cache_write_same_results_then_moved_into_the_reduction() -> None:
 
 def test_cache_write_refuses_two_writers() -> None:
     sch = Schedule(ms.parse(TWICE))
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.cache_write(sch.get_block("B"), 0)
-    text = str(error.value)
-    assert text.startswith(
-        "cache_write(block=b0, write_index=0, scope='local'): "
-        "block 'B' is not the only writer of B\n\n@ms.program"
-    )
-    assert '        with T.block("B"):\n        ^^^^^^^^^^^^^^^^^^  writes B\n' in text
-    assert '        with T.block("B2"):\n        ^^^^^^^^^^^^^^^^^^^  writes B too\n' in text
-    assert text.endswith("\n\nhelp: cache before decompose_reduction and the like")
+    assert refusal(sch.cache_write, sch.get_block("B"), 0) == "block 'B' is not the only writer of B"
 
 
 def test_cache_write_refuses_a_block_that_reads_the_buffer() -> None:
     sch = Schedule(ms.parse(IN_PLACE))
-    with pytest.raises(ms.ScheduleError, match="block 'again' reads and writes B"):
-        sch.cache_write(sch.get_block("again"), 0)
+    assert "block 'again' reads and writes B" in refusal(sch.cache_write, sch.get_block("again"), 0)
 
 
 def test_cache_write_refuses_blocks_inside_of_blocks() -> None:
     sch = Schedule(ms.parse(NESTED))
-    with pytest.raises(ms.ScheduleError, match="block 'inner' is inside of block 'outer'"):
-        sch.cache_write(sch.get_block("inner"), 0)
+    assert "block 'inner' is inside of block 'outer'" in refusal(sch.cache_write, sch.get_block("inner"), 0)
 
 
 def test_cache_write_refuses_what_may_not_be_written() -> None:
     sch = Schedule(ms.parse(TRIANGLE))
-    with pytest.raises(ms.ScheduleError, match="not all of B is known to be written by block 'B'"):
-        sch.cache_write(sch.get_block("B"), 0)
+    assert "not all of B is known to be written by block 'B'" in refusal(
+        sch.cache_write, sch.get_block("B"), 0
+    )
 
 
 def test_cache_write_refuses_an_index_out_of_range() -> None:
     sch = Schedule(scale())
-    with pytest.raises(ms.ScheduleError, match="block 'B' has no write -1"):
-        sch.cache_write(sch.get_block("B"), -1)
+    assert "block 'B' has no write -1" in refusal(sch.cache_write, sch.get_block("B"), -1)
 
 
 # --- reindex ---
@@ -588,33 +563,26 @@ def test_reindex_refuses_several_places() -> None:
     sch = Schedule(chain())
     block = sch.get_block("D")
     reads = [r.buffer.name for r in sch.get(block).reads]
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.reindex(block, reads.index("C"), "read")
-    assert str(error.value).startswith(
-        "reindex(block=b0, buffer_index=0, kind='read'): block 'D' uses C at several places\n\n@ms.program\n"
-    )
-    assert '        with T.block("D"):\n        ^^^^^^^^^^^^^^^^^^  uses C\n' in str(error.value)
-    assert str(error.value).endswith("\n\nhelp: use cache_read or cache_write")
+    assert refusal(sch.reindex, block, reads.index("C"), "read") == "block 'D' uses C at several places"
 
 
 def test_reindex_refuses_an_unknown_kind() -> None:
     sch = Schedule(scale())
-    with pytest.raises(ms.ScheduleError, match="kind is 'both'"):
-        sch.reindex(sch.get_block("B"), 0, "both")
+    assert "kind is 'both'" in refusal(sch.reindex, sch.get_block("B"), 0, "both")
 
 
 def test_reindex_refuses_indirect_reads() -> None:
     sch = Schedule(ms.parse(GATHER))
     block = sch.get_block("B")
     reads = [r.buffer.name for r in sch.get(block).reads]
-    with pytest.raises(ms.ScheduleError, match="does not use A by iterators of constant extent alone"):
-        sch.reindex(block, reads.index("A"), "read")
+    assert "does not use A by iterators of constant extent alone" in refusal(
+        sch.reindex, block, reads.index("A"), "read"
+    )
 
 
 def test_reindex_refuses_blocks_inside() -> None:
     sch = Schedule(ms.parse(NESTED))
-    with pytest.raises(ms.ScheduleError, match="block 'outer' has blocks inside"):
-        sch.reindex(sch.get_block("outer"), 0, "read")
+    assert "block 'outer' has blocks inside" in refusal(sch.reindex, sch.get_block("outer"), 0, "read")
 
 
 def test_reindex_refuses_elements_written_twice() -> None:
@@ -628,16 +596,14 @@ def overlap(A: T.Tensor((4, 3), "float32"), B: T.Output((6,), "float32")):
             B[v + w] = A[v, w]
 """)
     sch = Schedule(program)
-    with pytest.raises(
-        ms.ScheduleError, match="several values of the iterators may give the same element of B"
-    ):
-        sch.reindex(sch.get_block("B"), 0, "write")
+    assert "several values of the iterators may give the same element of B" in refusal(
+        sch.reindex, sch.get_block("B"), 0, "write"
+    )
 
 
 def test_reindex_refuses_loops_that_write() -> None:
     sch = Schedule(ms.parse(IN_ONE_LOOP))
-    with pytest.raises(ms.ScheduleError, match="B is written in a loop around the block"):
-        sch.reindex(sch.get_block("C"), 0, "read")
+    assert "B is written in a loop around the block" in refusal(sch.reindex, sch.get_block("C"), 0, "read")
 
 
 # --- set_scope ---
@@ -665,29 +631,12 @@ def test_set_scope_same_results() -> None:
 
 def test_set_scope_refuses_parameters() -> None:
     sch = Schedule(scale())
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.set_scope(sch.get_block("B"), 0, "local")
-    assert str(error.value) == (
-        "set_scope(block=b0, write_index=0, scope='local'): B is a parameter of the program\n"
-        "\n"
-        "@ms.program\n"
-        'def scale(A: T.Tensor((5,), "float32"), B: T.Output((5,), "float32")):\n'
-        "    for i in range(5):\n"
-        '        with T.block("B"):\n'
-        "        ^^^^^^^^^^^^^^^^^^  uses B\n"
-        "            v_i = T.spatial(5, i)\n"
-        "            T.reads(A[v_i])\n"
-        "            T.writes(B[v_i])\n"
-        "            B[v_i] = A[v_i] * 2.0\n"
-        "\n"
-        "help: make a copy with cache_read or cache_write first"
-    )
+    assert refusal(sch.set_scope, sch.get_block("B"), 0, "local") == "B is a parameter of the program"
 
 
 def test_set_scope_refuses_unknown_scopes() -> None:
     sch = Schedule(chain())
-    with pytest.raises(ms.ScheduleError, match="unknown scope 'moon'"):
-        sch.set_scope(sch.get_block("B"), 0, "moon")
+    assert "unknown scope 'moon'" in refusal(sch.set_scope, sch.get_block("B"), 0, "moon")
 
 
 # --- storage_align ---
@@ -711,20 +660,17 @@ def test_storage_align_same_results(factor: int, offset: int) -> None:
     block = sch.get_block("pad")
     sch.storage_align(block, 0, 2, factor, offset)
     sch.storage_align(block, 0, 0, 2, 0)
-    shape = sch.get(block).writes[0].buffer.shape
-    assert shape[3] % factor == offset
+    for lowered in (sch.program, lower(sch.program).program):
+        (pad,) = [b for b in lowered.allocs if b.name == "pad"]
+        assert pad.shape[3] % factor == offset
     check(sch, program)
 
 
 def test_storage_align_refuses_parameters() -> None:
     sch = Schedule(small("GMM"))
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.storage_align(sch.get_block("matmul"), 0, 0, 8)
-    assert str(error.value).startswith(
-        "storage_align(block=b0, write_index=0, axis=0, factor=8, offset=0): "
-        "matmul is a parameter of the program\n"
+    assert (
+        refusal(sch.storage_align, sch.get_block("matmul"), 0, 0, 8) == "matmul is a parameter of the program"
     )
-    assert str(error.value).endswith("\n\nhelp: make a copy with cache_read or cache_write first")
 
 
 @pytest.mark.parametrize(
@@ -738,14 +684,12 @@ def test_storage_align_refuses_parameters() -> None:
 )
 def test_storage_align_refuses_bad_numbers(axis: int, factor: int, offset: int, message: str) -> None:
     sch = Schedule(chain())
-    with pytest.raises(ms.ScheduleError, match=message):
-        sch.storage_align(sch.get_block("B"), 0, axis, factor, offset)
+    assert message in refusal(sch.storage_align, sch.get_block("B"), 0, axis, factor, offset)
 
 
 def test_storage_align_refuses_what_no_padding_gives() -> None:
     sch = Schedule(small("C2D"))
-    with pytest.raises(ms.ScheduleError, match="gives 1 modulo 3"):
-        sch.storage_align(sch.get_block("pad"), 0, 1, 3, 1)
+    assert "gives 1 modulo 3" in refusal(sch.storage_align, sch.get_block("pad"), 0, 1, 3, 1)
 
 
 # --- together ---

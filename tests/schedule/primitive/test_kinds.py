@@ -14,6 +14,7 @@ from metaschedule import ScheduleError, te
 from metaschedule.ir import Body, For, Program, Rewriter, Stmt, Substitute, changed
 from metaschedule.schedule import LoopRV, Schedule
 from tests.schedule.checks import assert_same_results, check, check_round_trip
+from tests.schedule.refusals import refusal
 from tests.te.random_expressions import RandomExpression, random_expressions
 
 
@@ -34,12 +35,6 @@ def body_of(sch: Schedule) -> str:
     """The printed program from its first loop on."""
     lines = str(sch.program).splitlines()
     return "\n".join(lines[next(n for n, line in enumerate(lines) if line.startswith("    for")) :])
-
-
-def refusal(step: Any, *operands: Any) -> ScheduleError:
-    with pytest.raises(ScheduleError) as error:
-        step(*operands)
-    return error.value
 
 
 # Every iteration computes the part of B that it reads; the parts overlap in `rows - 2` elements.
@@ -151,51 +146,14 @@ def test_parallel_refuses_a_loop_that_has_a_kind() -> None:
     sch = Schedule(scale())
     (i,) = loops_of(sch, "B")
     sch.vectorize(i)
-    assert str(refusal(sch.parallel, i)) == (
-        "parallel(loop=l1): the loop over i is vectorized already\n"
-        "\n"
-        "@ms.program\n"
-        'def scale(A: T.Tensor((13,), "float32"), B: T.Output((13,), "float32")):\n'
-        "    for i in T.vectorized(13):\n"
-        "    ^^^^^^^^^^^^^^^^^^^^^^^^^^  vectorized\n"
-        '        with T.block("B"):\n'
-        "            v_i = T.spatial(13, i)\n"
-        "            T.reads(A[v_i])\n"
-        "            T.writes(B[v_i])\n"
-        "            B[v_i] = A[v_i] * 2.0\n"
-        "\n"
-        "help: a loop has one kind: split it to have two"
-    )
+    assert refusal(sch.parallel, i) == "the loop over i is vectorized already"
 
 
 def test_parallel_refuses_a_reduction_loop() -> None:
     sch = Schedule(matmul(1, 2, 2, 2))
-    assert str(refusal(sch.parallel, loops_of(sch, "matmul")[3])) == (
-        "parallel(loop=l4): iterations of the loop over k may depend on each other: "
-        "block 'matmul' reduces over it\n"
-        "\n"
-        "@ms.program\n"
-        "def GMM(\n"
-        '    X: T.Tensor((1, 2, 2), "float32"),\n'
-        '    Y: T.Tensor((1, 2, 2), "float32"),\n'
-        '    matmul: T.Output((1, 2, 2), "float32"),\n'
-        "):\n"
-        "    for b, i, j in T.grid(1, 2, 2):\n"
-        "        for k in range(2):\n"
-        "        ^^^^^^^^^^^^^^^^^^  its iterations must be independent\n"
-        '            with T.block("matmul"):\n'
-        "                v_b = T.spatial(1, b)\n"
-        "                v_i = T.spatial(2, i)\n"
-        "                v_j = T.spatial(2, j)\n"
-        "                v_k = T.reduce(2, k)\n"
-        "                T.reads(X[v_b, v_i, v_k], Y[v_b, v_k, v_j])\n"
-        "                T.writes(matmul[v_b, v_i, v_j])\n"
-        "                with T.init():\n"
-        "                    matmul[v_b, v_i, v_j] = 0.0\n"
-        "                matmul[v_b, v_i, v_j] = matmul[v_b, v_i, v_j] + "
-        "X[v_b, v_i, v_k] * Y[v_b, v_k, v_j]\n"
-        "\n"
-        "help: take a loop of a spatial iterator; rfactor makes one of a reduction"
+    assert (
+        refusal(sch.parallel, loops_of(sch, "matmul")[3])
+        == "iterations of the loop over k may depend on each other: block 'matmul' reduces over it"
     )
 
 
@@ -203,44 +161,44 @@ def test_parallel_refuses_a_reduction_loop() -> None:
 def test_parallel_refuses_parts_of_a_reduction(factor: int) -> None:
     sch = Schedule(matmul())
     k0, k1 = sch.split(loops_of(sch, "matmul")[3], [None, factor])
-    assert "'matmul' reduces over it" in refusal(sch.parallel, k0).message
+    assert "'matmul' reduces over it" in refusal(sch.parallel, k0)
     if factor > 1:
-        assert "'matmul' reduces over it" in refusal(sch.parallel, k1).message
+        assert "'matmul' reduces over it" in refusal(sch.parallel, k1)
 
 
 def test_parallel_refuses_a_fused_spatial_and_reduction_loop() -> None:
     sch = Schedule(matmul())
     *_, j, k = loops_of(sch, "matmul")
-    assert "'matmul' reduces over it" in refusal(sch.parallel, sch.fuse(j, k)).message
+    assert "'matmul' reduces over it" in refusal(sch.parallel, sch.fuse(j, k))
 
 
 def test_parallel_refuses_a_recurrence() -> None:
     sch = Schedule(SCAN)
-    assert "may read or write the same element of B" in refusal(sch.parallel, *loops_of(sch, "B")).message
+    assert "may read or write the same element of B" in refusal(sch.parallel, *loops_of(sch, "B"))
 
 
 def test_parallel_refuses_reading_what_the_next_iteration_writes() -> None:
     sch = Schedule(halo(rows=2))
     i = loops_of(sch, "C")[0]
-    assert "may read or write the same element of B" in refusal(sch.parallel, i).message
+    assert "may read or write the same element of B" in refusal(sch.parallel, i)
 
 
 def test_parallel_refuses_a_statement_outside_of_blocks() -> None:
     sch = Schedule(BARE)
-    assert "there is a statement outside of any block" in refusal(sch.parallel, *loops_of(sch, "B")).message
+    assert "there is a statement outside of any block" in refusal(sch.parallel, *loops_of(sch, "B"))
 
 
 def test_parallel_refuses_an_intermediate_that_is_used_outside() -> None:
     text = str(PACKED).replace("C: T.Output", 'P: T.Output((6,), "float32"), C: T.Output')
     sch = Schedule(ms.parse(text.replace('    P = T.alloc((6,), "float32")\n', "")))
-    assert "may read or write the same element of P" in refusal(sch.parallel, loops_of(sch, "C")[0]).message
+    assert "may read or write the same element of P" in refusal(sch.parallel, loops_of(sch, "C")[0])
 
 
 def test_parallel_refuses_a_loop_that_is_gone() -> None:
     sch = Schedule(scale())
     (i,) = loops_of(sch, "B")
     sch.split(i, [None, 4])
-    assert refusal(sch.parallel, i).message == "the loop of l1 is gone"
+    assert refusal(sch.parallel, i) == "the loop of l1 is gone"
 
 
 @pytest.mark.parametrize("n", [1, 12, 13])
@@ -328,42 +286,19 @@ def test_vectorize_golden() -> None:
 def test_vectorize_refuses_an_extent_that_is_not_constant() -> None:
     sch = Schedule(TRIANGLE)
     _, j = loops_of(sch, "B")
-    assert str(refusal(sch.vectorize, j)) == (
-        "vectorize(loop=l2): the extent of the loop over j is not a constant\n"
-        "\n"
-        "@ms.program\n"
-        'def triangle(A: T.Tensor((6, 6), "float32"), B: T.Output((6, 6), "float32")):\n'
-        "    for i, j in T.grid(6, 6):\n"
-        '        with T.block("zero"):\n'
-        "            vi = T.spatial(6, i)\n"
-        "            vj = T.spatial(6, j)\n"
-        "            T.reads()\n"
-        "            T.writes(B[vi, vj])\n"
-        "            B[vi, vj] = 0.0\n"
-        "    for i in range(6):\n"
-        "        for j in range(i + 1):\n"
-        "        ^^^^^^^^^^^^^^^^^^^^^^  its extent is an expression\n"
-        '            with T.block("B"):\n'
-        "                vi = T.spatial(6, i)\n"
-        "                vj = T.spatial(6, j)\n"
-        "                T.reads(A[vi, vj])\n"
-        "                T.writes(B[vi, vj])\n"
-        "                B[vi, vj] = A[vi, vj] * 2.0\n"
-        "\n"
-        "help: split it and take the inner loop"
-    )
+    assert refusal(sch.vectorize, j) == "the extent of the loop over j is not a constant"
 
 
 def test_vectorize_refuses_a_loop_that_has_a_kind() -> None:
     sch = Schedule(scale())
     (i,) = loops_of(sch, "B")
     sch.unroll(i)
-    assert refusal(sch.vectorize, i).message == "the loop over i is unrolled already"
+    assert refusal(sch.vectorize, i) == "the loop over i is unrolled already"
 
 
 def test_vectorize_refuses_a_reduction_that_does_not_commute() -> None:
     sch = Schedule(SUBTRACT)
-    assert refusal(sch.vectorize, loops_of(sch, "B")[1]).message == (
+    assert refusal(sch.vectorize, loops_of(sch, "B")[1]) == (
         "iterations of the loop over k may depend on each other: "
         "block 'B' reduces over it by an operation that is not known to commute"
     )
@@ -371,7 +306,7 @@ def test_vectorize_refuses_a_reduction_that_does_not_commute() -> None:
 
 def test_vectorize_refuses_a_recurrence() -> None:
     sch = Schedule(SCAN)
-    assert "may read or write the same element of B" in refusal(sch.vectorize, *loops_of(sch, "B")).message
+    assert "may read or write the same element of B" in refusal(sch.vectorize, *loops_of(sch, "B"))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
@@ -414,33 +349,19 @@ def test_unroll_golden() -> None:
 
 def test_unroll_refuses_too_many_iterations() -> None:
     sch = Schedule(scale(1025))
-    assert str(refusal(sch.unroll, *loops_of(sch, "B"))) == (
-        "unroll(loop=l1): 1025 iterations are too many to write out\n"
-        "\n"
-        "@ms.program\n"
-        'def scale(A: T.Tensor((1025,), "float32"), B: T.Output((1025,), "float32")):\n'
-        "    for i in range(1025):\n"
-        "    ^^^^^^^^^^^^^^^^^^^^^  more than 1024 iterations\n"
-        '        with T.block("B"):\n'
-        "            v_i = T.spatial(1025, i)\n"
-        "            T.reads(A[v_i])\n"
-        "            T.writes(B[v_i])\n"
-        "            B[v_i] = A[v_i] * 2.0\n"
-        "\n"
-        "help: split the loop and unroll the inner one"
-    )
+    assert refusal(sch.unroll, *loops_of(sch, "B")) == "1025 iterations are too many to write out"
 
 
 def test_unroll_refuses_an_extent_that_is_not_constant() -> None:
     sch = Schedule(TRIANGLE)
-    assert "is not a constant" in refusal(sch.unroll, loops_of(sch, "B")[1]).message
+    assert "is not a constant" in refusal(sch.unroll, loops_of(sch, "B")[1])
 
 
 def test_unroll_refuses_a_loop_that_has_a_kind() -> None:
     sch = Schedule(scale())
     (i,) = loops_of(sch, "B")
     sch.parallel(i)
-    assert refusal(sch.unroll, i).message == "the loop over i is parallel already"
+    assert refusal(sch.unroll, i) == "the loop over i is parallel already"
 
 
 @pytest.mark.parametrize("program", [SCAN, SUBTRACT, BARE, matmul()], ids=["scan", "subtract", "bare", "GMM"])
@@ -468,16 +389,14 @@ def test_bind_golden() -> None:
 
 def test_bind_refuses_an_unknown_axis() -> None:
     sch = Schedule(scale())
-    assert str(refusal(sch.bind, *loops_of(sch, "B"), "threadIdx.w")).splitlines()[0] == (
-        "bind(loop=l1, axis='threadIdx.w'): unknown axis 'threadIdx.w'"
-    )
+    assert refusal(sch.bind, *loops_of(sch, "B"), "threadIdx.w") == "unknown axis 'threadIdx.w'"
 
 
 def test_bind_refuses_a_loop_that_has_a_kind() -> None:
     sch = Schedule(scale())
     (i,) = loops_of(sch, "B")
     sch.bind(i, "blockIdx.x")
-    assert refusal(sch.bind, i, "blockIdx.y").message == "the loop over i is blockIdx.x already"
+    assert refusal(sch.bind, i, "blockIdx.y") == "the loop over i is blockIdx.x already"
 
 
 def test_bind_refuses_an_axis_twice_in_a_nest() -> None:
@@ -485,8 +404,8 @@ def test_bind_refuses_an_axis_twice_in_a_nest() -> None:
         sch = Schedule(scale())
         parts = sch.split(loops_of(sch, "B")[0], [None, 4])
         sch.bind(parts[first], "threadIdx.x")
-        error = refusal(sch.bind, parts[second], "threadIdx.x")
-        assert error.message == "threadIdx.x is bound twice in one nest of loops"
+        message = refusal(sch.bind, parts[second], "threadIdx.x")
+        assert message == "threadIdx.x is bound twice in one nest of loops"
 
 
 def test_bind_refuses_two_extents_in_a_nest() -> None:
@@ -495,14 +414,12 @@ def test_bind_refuses_two_extents_in_a_nest() -> None:
     _, j = loops_of(sch, "C")
     sch.bind(i, "blockIdx.x")
     sch.bind(ax, "threadIdx.x")
-    assert refusal(sch.bind, j, "threadIdx.x").message == (
-        "threadIdx.x would have two extents in one nest: 3 and 2"
-    )
+    assert refusal(sch.bind, j, "threadIdx.x") == "threadIdx.x would have two extents in one nest: 3 and 2"
 
 
 def test_bind_refuses_a_reduction() -> None:
     sch = Schedule(matmul())
-    assert "reduces over it" in refusal(sch.bind, loops_of(sch, "matmul")[3], "threadIdx.x").message
+    assert "reduces over it" in refusal(sch.bind, loops_of(sch, "matmul")[3], "threadIdx.x")
 
 
 def test_bind_same_tiles_of_a_reduction() -> None:
@@ -558,34 +475,20 @@ def test_annotate_refuses_another_value() -> None:
     (i,) = loops_of(sch, "B")
     sch.annotate(i, "tail", "mask")
     sch.annotate(i, "tail", "mask")
-    assert str(refusal(sch.annotate, i, "tail", "pad")) == (
-        "annotate(target=l1, key='tail', value='pad'): 'tail' is noted already, as 'mask'\n"
-        "\n"
-        "@ms.program\n"
-        'def scale(A: T.Tensor((13,), "float32"), B: T.Output((13,), "float32")):\n'
-        '    for i in T.serial(13, annotations={"tail": "mask"}):\n'
-        "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^  annotated\n"
-        '        with T.block("B"):\n'
-        "            v_i = T.spatial(13, i)\n"
-        "            T.reads(A[v_i])\n"
-        "            T.writes(B[v_i])\n"
-        "            B[v_i] = A[v_i] * 2.0\n"
-        "\n"
-        "help: unannotate first"
-    )
+    assert refusal(sch.annotate, i, "tail", "pad") == "'tail' is noted already, as 'mask'"
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, object(), float("nan"), float("inf"), [[{}]], {1}, 1j])
+@pytest.mark.parametrize("value", [{"a": 1}, int, float("nan"), float("inf"), [[{}]], {1}, 1j])
 def test_annotate_refuses_what_is_not_plain(value: Any) -> None:
     sch = Schedule(scale())
-    assert "an annotation cannot hold" in refusal(sch.annotate, sch.get_block("B"), "key", value).message
+    assert "an annotation cannot hold" in refusal(sch.annotate, sch.get_block("B"), "key", value)
 
 
 @pytest.mark.parametrize("key", ["", 3, None])
 def test_annotate_refuses_a_key_that_is_no_name(key: Any) -> None:
     sch = Schedule(scale())
-    error = refusal(sch.annotate, sch.get_block("B"), key, 1)
-    assert error.message == f"the key of an annotation is a string that is not empty, got {key!r}"
+    message = refusal(sch.annotate, sch.get_block("B"), key, 1)
+    assert message == f"the key of an annotation is a string that is not empty, got {key!r}"
 
 
 def test_annotate_same_with_a_drawn_value() -> None:

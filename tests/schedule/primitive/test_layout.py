@@ -27,6 +27,7 @@ from tests.schedule.primitive.test_cache import (
     small,
     split_everything,
 )
+from tests.schedule.refusals import refusal
 
 
 def elementwise(n: int = 128, m: int = 128) -> Program:
@@ -189,23 +190,9 @@ def test_transform_layout_by_a_drawn_panel() -> None:
 
 def test_transform_layout_refuses_parameters() -> None:
     sch = Schedule(scale())
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.transform_layout(sch.get_block("B"), 0, "read", lambda i: (i // 4, i % 4))
-    assert str(error.value) == (
-        "transform_layout(block=b0, buffer_index=0, kind='read', index_map=('i0 // 4', 'i0 % 4'), "
-        "pad_value=None, parameters=()): A is a parameter of the program\n"
-        "\n"
-        "@ms.program\n"
-        'def scale(A: T.Tensor((5,), "float32"), B: T.Output((5,), "float32")):\n'
-        "    for i in range(5):\n"
-        '        with T.block("B"):\n'
-        "        ^^^^^^^^^^^^^^^^^^  uses A\n"
-        "            v_i = T.spatial(5, i)\n"
-        "            T.reads(A[v_i])\n"
-        "            T.writes(B[v_i])\n"
-        "            B[v_i] = A[v_i] * 2.0\n"
-        "\n"
-        "help: make a copy with cache_read or cache_write first"
+    assert (
+        refusal(sch.transform_layout, sch.get_block("B"), 0, "read", lambda i: (i // 4, i % 4))
+        == "A is a parameter of the program"
     )
 
 
@@ -220,19 +207,18 @@ def test_transform_layout_refuses_parameters() -> None:
         (("i0", "__import__('os')"), "has more than indices"),
         (("i0", "i1 if i0 else 3"), "has more than indices"),
         (("i0", "i1 +"), "cannot be read"),
-        (("i0", "(" * 1500), "cannot be read"),
-        (("i0", "-" * 1900 + "i1"), "cannot be read|nested too deeply|more than indices"),
-        (("i0", "i" * 5000), "no index of an index map"),
+        (("i0", "(" * 300), "cannot be read"),
+        (("i0", "-" * 1900 + "i1"), "is nested too deeply"),
+        (("i0", "i" * 2001), "no index of an index map"),
         (("i0", 3), "no index of an index map"),
         ((), "is no index map"),
-        (("i0", "i1 // 0"), "may send two|not affine|no known bounds"),
+        (("i0", "i1 // 0"), "has no known bounds"),
         ("i0, i1", "is not a lambda"),
     ],
 )
 def test_transform_layout_refuses_other_maps(packing: Any, message: str) -> None:
     sch = Schedule(two_stages())
-    with pytest.raises(ms.ScheduleError, match=message):
-        sch.transform_layout(sch.get_block("B"), 0, "write", packing)
+    assert message in refusal(sch.transform_layout, sch.get_block("B"), 0, "write", packing)
 
 
 @pytest.mark.parametrize("value", ["moon", float("nan"), 0.5, 1000])
@@ -240,14 +226,16 @@ def test_transform_layout_refuses_pad_values_of_other_dtypes(value: Any) -> None
     a = te.placeholder((4, 3), "int8", name="A")
     b = te.compute((4, 3), lambda i, j: a[i, j], name="B")
     sch = Schedule(te.program([a], [te.compute((4, 3), lambda i, j: b[i, j], name="C")]))
-    with pytest.raises(ms.ScheduleError, match="is no number of dtype int8"):
-        sch.transform_layout(sch.get_block("B"), 0, "write", lambda i, j: (j // 2, i, j % 2), pad_value=value)
+    assert "is no number of dtype int8" in refusal(
+        sch.transform_layout, sch.get_block("B"), 0, "write", lambda i, j: (j // 2, i, j % 2), pad_value=value
+    )
 
 
 def test_transform_layout_refuses_unknown_accesses() -> None:
     sch = Schedule(two_stages())
-    with pytest.raises(ms.ScheduleError, match="block 'B' has no write 2"):
-        sch.transform_layout(sch.get_block("B"), 2, "write", lambda i, j: (j, i))
+    assert "block 'B' has no write 2" in refusal(
+        sch.transform_layout, sch.get_block("B"), 2, "write", lambda i, j: (j, i)
+    )
 
 
 def test_index_map_texts_of_functions() -> None:
@@ -315,31 +303,17 @@ def test_transform_block_layout_same_results_of_a_reduction(layout: Callable[...
 
 def test_transform_block_layout_refuses_gaps() -> None:
     sch = Schedule(elementwise(4, 6))
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.transform_block_layout(sch.get_block("B"), lambda i, j: (j // 4, i, j % 4))
-    assert str(error.value) == (
-        "transform_block_layout(block=b0, index_map=('i1 // 4', 'i0', 'i1 % 4')): the index map "
-        "(i0, i1) -> (i1 // 4, i0, i1 % 4) leaves gaps: 32 points for 24\n"
-        "\n"
-        "@ms.program\n"
-        'def elementwise(A: T.Tensor((4, 6), "float32"), B: T.Output((4, 6), "float32")):\n'
-        "    for i, j in T.grid(4, 6):\n"
-        '        with T.block("B"):\n'
-        "        ^^^^^^^^^^^^^^^^^^  this block\n"
-        "            v_i = T.spatial(4, i)\n"
-        "            v_j = T.spatial(6, j)\n"
-        "            T.reads(A[v_i, v_j])\n"
-        "            T.writes(B[v_i, v_j])\n"
-        "            B[v_i, v_j] = A[v_i, v_j] * 2.0\n"
-        "\n"
-        "help: pad_einsum makes extents divisible"
+    assert (
+        refusal(sch.transform_block_layout, sch.get_block("B"), lambda i, j: (j // 4, i, j % 4))
+        == "the index map (i0, i1) -> (i1 // 4, i0, i1 % 4) leaves gaps: 32 points for 24"
     )
 
 
 def test_transform_block_layout_refuses_maps_that_are_not_one_to_one() -> None:
     sch = Schedule(elementwise(4, 6))
-    with pytest.raises(ms.ScheduleError, match="may send two indices within"):
-        sch.transform_block_layout(sch.get_block("B"), lambda i, j: i + j)
+    assert "may send two indices within" in refusal(
+        sch.transform_block_layout, sch.get_block("B"), lambda i, j: i + j
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,8 +325,7 @@ def test_transform_block_layout_refuses_maps_that_are_not_one_to_one() -> None:
 )
 def test_transform_block_layout_refuses_reductions_taken_apart(layout: Any, message: str) -> None:
     sch = Schedule(small("GMM"))
-    with pytest.raises(ms.ScheduleError, match=message):
-        sch.transform_block_layout(sch.get_block("matmul"), layout)
+    assert message in refusal(sch.transform_block_layout, sch.get_block("matmul"), layout)
 
 
 def test_transform_block_layout_refuses_reductions_that_do_not_commute() -> None:
@@ -370,8 +343,9 @@ def last(A: T.Tensor((2, 3, 4), "float32"), B: T.Output((2,), "float32")):
 """)
     sch = Schedule(program)
     block = sch.get_block("last")
-    with pytest.raises(ms.ScheduleError, match="does not reduce by an operation that is known to commute"):
-        sch.transform_block_layout(block, lambda u, v, w: (u, w, v))
+    assert "does not reduce by an operation that is known to commute" in refusal(
+        sch.transform_block_layout, block, lambda u, v, w: (u, w, v)
+    )
     sch.transform_block_layout(block, lambda u, v, w: (v, w, u))
     check(sch, program)
 
@@ -391,20 +365,23 @@ def scan(A: T.Tensor((4, 5), "float32"), B: T.Output((5, 5), "float32")):
             B[v + 1, w] = B[v, w] + A[v, w]
 """)
     sch = Schedule(program)
-    with pytest.raises(ms.ScheduleError, match="the order of the instances of block 'scan' may matter"):
-        sch.transform_block_layout(sch.get_block("scan"), lambda i, j: (j, i))
+    assert "the order of the instances of block 'scan' may matter" in refusal(
+        sch.transform_block_layout, sch.get_block("scan"), lambda i, j: (j, i)
+    )
 
 
 def test_transform_block_layout_refuses_loops_that_hold_more() -> None:
     sch = Schedule(ms.parse(IN_ONE_LOOP))
-    with pytest.raises(ms.ScheduleError, match="the loops of block 'B' are not known to run every point"):
-        sch.transform_block_layout(sch.get_block("B"), lambda i, j: (j, i))
+    assert "the loops of block 'B' are not known to run every point" in refusal(
+        sch.transform_block_layout, sch.get_block("B"), lambda i, j: (j, i)
+    )
 
 
 def test_transform_block_layout_refuses_blocks_inside() -> None:
     sch = Schedule(ms.parse(NESTED))
-    with pytest.raises(ms.ScheduleError, match="it has blocks inside"):
-        sch.transform_block_layout(sch.get_block("outer"), lambda i, j: (j, i))
+    assert "it has blocks inside" in refusal(
+        sch.transform_block_layout, sch.get_block("outer"), lambda i, j: (j, i)
+    )
 
 
 # --- reorder_block_iter_var ---
@@ -434,15 +411,8 @@ def test_reorder_block_iter_var_same_results() -> None:
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 1, 2, 2), (1, 2, 3, 4), ("a", 1, 2, 3)])
 def test_reorder_block_iter_var_refuses_no_permutation(order: Any) -> None:
     sch = Schedule(small("GMM"))
-    with pytest.raises(ms.ScheduleError) as error:
-        sch.reorder_block_iter_var(sch.get_block("matmul"), order)
-    assert str(error.value).startswith(
-        f"reorder_block_iter_var(block=b0, new_order={order!r}): "
-        f"new_order {order!r} is no permutation of the 4 iterators\n"
-    )
-    assert '        with T.block("matmul"):\n        ^^^^^^^^^^^^^^^^^^^^^^^  v_b, v_i, v_j, v_k\n' in str(
-        error.value
-    )
+    message = refusal(sch.reorder_block_iter_var, sch.get_block("matmul"), order)
+    assert message == f"new_order {order!r} is no permutation of the 4 iterators"
 
 
 def test_reorder_block_iter_var_refuses_extents_that_depend() -> None:
@@ -459,8 +429,9 @@ def triangle(A: T.Tensor((5, 5), "float32"), B: T.Output((5,), "float32")):
                 B[v] = B[v] + A[v, w]
 """)
     sch = Schedule(program)
-    with pytest.raises(ms.ScheduleError, match="the extent of w depends on v, which would come after it"):
-        sch.reorder_block_iter_var(sch.get_block("sum"), (1, 0))
+    assert "the extent of w depends on v, which would come after it" in refusal(
+        sch.reorder_block_iter_var, sch.get_block("sum"), (1, 0)
+    )
 
 
 # --- together ---

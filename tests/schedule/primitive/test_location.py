@@ -30,13 +30,6 @@ def body_of(sch: Schedule) -> str:
     return "\n".join(lines[next(n for n, line in enumerate(lines) if line.startswith("    for")) :])
 
 
-def refused(step: Callable[[], Any]) -> str:
-    with pytest.raises(ms.ScheduleError) as caught:
-        step()
-    assert str(caught.value)  # can be rendered
-    return caught.value.message
-
-
 # --- programs -------------------------------------------------------------------------------------
 
 
@@ -306,9 +299,8 @@ def test_reverse_compute_at_same_relu_of_a_product(form: str, depth: int) -> Non
         return
     first_reduction = next(n for n, v in enumerate(loops) if sch.get(v).var.name.startswith("k"))
     if depth >= first_reduction:
-        assert "the reduction of block 'C' is not done in one iteration" in refused(
-            lambda: sch.reverse_compute_at(sch.get_block("D"), loops[depth])
-        )
+        with pytest.raises(ms.ScheduleError, match="the reduction of block 'C' is not done in one iteration"):
+            sch.reverse_compute_at(sch.get_block("D"), loops[depth])
         return
     sch.reverse_compute_at(sch.get_block("D"), loops[depth])
     check(sch, program)
@@ -344,9 +336,8 @@ def test_reverse_compute_at_same_case_17799(depth: int, cached: bool) -> None:
     if depth == 0:
         sch.reverse_compute_at(write, loop)
     else:
-        assert "the reduction of block 'sum' is not done" in refused(
-            lambda: sch.reverse_compute_at(write, loop)
-        )
+        with pytest.raises(ms.ScheduleError, match="the reduction of block 'sum' is not done"):
+            sch.reverse_compute_at(write, loop)
     check(sch, program)
 
 
@@ -378,9 +369,8 @@ def test_compute_at_same_softmax_in_one_loop_over_rows() -> None:
     sch.compute_at(sch.get_block("exp"), i)
     sch.compute_at(sch.get_block("max"), i)
     check(sch, program)
-    assert "not everything that reads what block 'exp' stores" in refused(
-        lambda: sch.compute_at(sch.get_block("exp"), j)
-    )
+    with pytest.raises(ms.ScheduleError, match="not everything that reads what block 'exp' stores"):
+        sch.compute_at(sch.get_block("exp"), j)
 
 
 def test_compute_at_same_in_a_diamond() -> None:

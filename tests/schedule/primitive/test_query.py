@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 import metaschedule as ms
 from metaschedule.schedule import Schedule
 from tests.schedule.checks import check
+from tests.schedule.refusals import refusal
 
 
 def softmax() -> Schedule:
@@ -24,9 +23,7 @@ def test_get_block_golden() -> None:
 
 
 def test_get_block_refuses_unknown_names() -> None:
-    with pytest.raises(ms.ScheduleError, match="there is no block 'nothing'") as error:
-        softmax().get_block("nothing")
-    assert error.value.help.startswith("blocks here: ")
+    assert "there is no block 'nothing'" in refusal(softmax().get_block, "nothing")
 
 
 def test_get_block_same_by_place_under_another_name() -> None:
@@ -44,6 +41,12 @@ def test_get_block_same_by_place_under_another_name() -> None:
 def test_get_loops_golden() -> None:
     sch = softmax()
     assert [sch.get(loop).var.name for loop in sch.get_loops(sch.get_block("exp"))] == ["i0", "j"]
+
+
+def test_get_loops_refuses_more_than_there_are() -> None:
+    sch = softmax()
+    message = refusal(sch.get_loops, sch.get_block("exp"), innermost=3)
+    assert message == "there are 2 loops around the block, not 3"
 
 
 def test_get_producers_golden() -> None:

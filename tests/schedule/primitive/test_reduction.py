@@ -16,6 +16,7 @@ from metaschedule.ir import Program
 from metaschedule.schedule import Schedule
 from tests.cases.programs import CASES
 from tests.schedule.checks import check
+from tests.schedule.refusals import refusal
 
 
 def gmm(n: int = 5, m: int = 7, k: int = 6) -> Program:
@@ -55,12 +56,6 @@ def body_of(sch: Schedule) -> str:
     """The printed program from its first loop on."""
     lines = str(sch.program).splitlines()
     return "\n".join(lines[next(n for n, line in enumerate(lines) if line.startswith("    for")) :])
-
-
-def refusal(call, *args) -> str:
-    with pytest.raises(ScheduleError) as error:
-        call(*args)
-    return str(error.value)
 
 
 # --- decompose_reduction ----------------------------------------------------------------------------------
@@ -103,25 +98,9 @@ def test_decompose_reduction_refuses_an_outer_reduction_loop() -> None:
     block = sch.get_block("B")
     i, k = sch.get_loops(block)
     sch.reorder(k, i)
-    assert refusal(sch.decompose_reduction, block, i) == (
-        "decompose_reduction(block=b0, loop=l1): the reduction loop over k is outside of the loop over i\n"
-        "\n"
-        "@ms.program\n"
-        'def row_sums(A: T.Tensor((3, 8), "float32"), B: T.Output((3,), "float32")):\n'
-        "    for k in range(8):\n"
-        "    ^^^^^^^^^^^^^^^^^^  reduction loop\n"
-        "        for i in range(3):\n"
-        "        ^^^^^^^^^^^^^^^^^^  the init would run before this loop\n"
-        '            with T.block("B"):\n'
-        "                v_i = T.spatial(3, i)\n"
-        "                v_k = T.reduce(8, k)\n"
-        "                T.reads(A[v_i, v_k])\n"
-        "                T.writes(B[v_i])\n"
-        "                with T.init():\n"
-        "                    B[v_i] = 0.0\n"
-        "                B[v_i] = B[v_i] + A[v_i, v_k]\n"
-        "\n"
-        "help: decompose at the loop over k or outside of it"
+    assert (
+        refusal(sch.decompose_reduction, block, i)
+        == "the reduction loop over k is outside of the loop over i"
     )
 
 
@@ -403,23 +382,8 @@ def test_rfactor_refuses_case_15209() -> None:
     sch = Schedule(CASES["15209"].make())
     _, k = loops_of(sch, "difference")
     assert refusal(sch.rfactor, k, 0) == (
-        "rfactor(loop=l2, factor_axis=0): block 'difference' has no init, or does not combine by an "
-        "operation that is known to be associative and commutative\n"
-        "\n"
-        "@ms.program\n"
-        'def difference(A: T.Tensor((64, 64), "float32"), B: T.Output((64,), "float32")):\n'
-        "    for i, k in T.grid(64, 64):\n"
-        '        with T.block("difference"):\n'
-        "        ^^^^^^^^^^^^^^^^^^^^^^^^^^^  cannot be reduced in parts\n"
-        "            v_i = T.spatial(64, i)\n"
-        "            v_k = T.reduce(64, k)\n"
-        "            T.reads(A[v_i, v_k])\n"
-        "            T.writes(B[v_i])\n"
-        "            with T.init():\n"
-        "                B[v_i] = 0.0\n"
-        "            B[v_i] = B[v_i] - A[v_i, v_k]\n"
-        "\n"
-        "help: sum, prod, min, max, argmax, argmin, bitwise operations and element-wise tuples are known"
+        "block 'difference' has no init, or does not combine by an operation that is known to be associative "
+        "and commutative"
     )
 
 
@@ -465,7 +429,6 @@ def test_rfactor_refuses_axes_that_are_not_there() -> None:
     for axis in (2, -3):
         text = refusal(sch.rfactor, loops_of(sch, "B")[1], axis)
         assert f"factor_axis {axis} is no dimension of the parts of B" in text
-        assert "they have 2 dimensions: from -2 to 1" in text
 
 
 def test_rfactor_refuses_loops_with_more_in_them() -> None:
@@ -716,33 +679,8 @@ def test_fuse_reduction_epilogue_golden() -> None:
 def test_fuse_reduction_epilogue_refuses_other_operations() -> None:
     program = ms.workloads.create("NRM", b=1, m=3, n=2)
     sch = Schedule(program)
-    text = refusal(sch.fuse_reduction_epilogue, sch.get_block("squares"), sch.get_block("norm"))
-    assert text == (
-        "fuse_reduction_epilogue(reduction_block=b0, epilogue_block=b1): block 'norm' does not combine "
-        "squares by '+', as the reduction does\n"
-        "\n"
-        "@ms.program\n"
-        'def NRM(X: T.Tensor((1, 3, 2), "float32"), norm: T.Output((1,), "float32")):\n'
-        '    squares = T.alloc((1,), "float32")\n'
-        "    for b, i, j in T.grid(1, 3, 2):\n"
-        '        with T.block("squares"):\n'
-        "            v_b = T.spatial(1, b)\n"
-        "            v_i = T.reduce(3, i)\n"
-        "            v_j = T.reduce(2, j)\n"
-        "            T.reads(X[v_b, v_i, v_j])\n"
-        "            T.writes(squares[v_b])\n"
-        "            with T.init():\n"
-        "                squares[v_b] = 0.0\n"
-        "            squares[v_b] = squares[v_b] + X[v_b, v_i, v_j] * X[v_b, v_i, v_j]\n"
-        "    for b in range(1):\n"
-        '        with T.block("norm"):\n'
-        "        ^^^^^^^^^^^^^^^^^^^^^  must be squares + something\n"
-        "            v_b = T.spatial(1, b)\n"
-        "            T.reads(squares[v_b])\n"
-        "            T.writes(norm[v_b])\n"
-        "            norm[v_b] = T.sqrt(squares[v_b])\n"
-        "\n"
-        "help: move it into the reduction's loops with reverse_compute_at instead"
+    assert refusal(sch.fuse_reduction_epilogue, sch.get_block("squares"), sch.get_block("norm")) == (
+        "block 'norm' does not combine squares by '+', as the reduction does"
     )
 
 
@@ -903,8 +841,7 @@ def again(A: T.Tensor((3, 4), "float32"), B: T.Output((3,), "float32")):
     program = ms.parse(source)
     sch = Schedule(program)
     r, i, k = loops_of(sch, "B")
-    with pytest.raises(ScheduleError, match="may run more than once"):
-        sch.reorder(k, r)
+    assert "may run more than once" in refusal(sch.reorder, k, r)
     sch.reorder(k, i)
     check(sch, program)
 

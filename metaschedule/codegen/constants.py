@@ -1,0 +1,101 @@
+"""Work on constants is done once, when a kernel is built: stages that read nothing else leave the program.
+
+Packing a weight or transposing it is an ordinary stage of a schedule. If the weight is a constant, the stage
+goes to a *preparation* program, and the kernel proper takes its result as a constant.
+
+>>> from metaschedule import parse
+>>> whole = parse('''
+... def scaled(X: T.Tensor((4,), "float32"), W: T.Tensor((4,), "float32", constant=True),
+...            Y: T.Output((4,), "float32")):
+...     V = T.alloc((4,), "float32")
+...     for i in range(4):
+...         V[i] = W[3 - i]
+...     for i in range(4):
+...         Y[i] = X[i] * V[i]
+... ''')
+>>> preparation, kernel = split_constants(whole)
+>>> [b.name for b in preparation.outputs], [b.name for b in kernel.inputs]
+(['V'], ['X', 'V'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ..ir import Assert, Buffer, Load, Program, Rewriter, Stmt, Store, TupleStore, changed, expressions, walk
+
+
+def split_constants(program: Program, names: Collection[str] | None = None) -> tuple[Program | None, Program]:
+    """(preparation, kernel) of a program; the first is None if nothing depends on constants alone.
+
+    Constant are the parameters of these names, or else those that are declared so.
+    """
+    fixed = {b for b in program.inputs if (b.constant if names is None else b.name in names)}
+    if not fixed:
+        return None, program
+    tables = {b for b in program.allocs if b.data is not None}
+    first = prepared(program, fixed | tables)
+    rest = [s for s in program.body if s not in first]
+    results = {b for s in first for b in written(s)}
+    made = [b for b in program.allocs if b in results]
+    if not made:
+        return None, program
+    needed = set().union(*[read(s) for s in rest])
+    kept = [b for b in made if b in needed]
+    as_constants = {b: changed(b, scope="global", constant=True) for b in kept}
+    kernel = changed(
+        program,
+        inputs=(*[b for b in program.inputs if b not in fixed or b in needed], *as_constants.values()),
+        body=Rebuffer(as_constants).body(tuple(rest)),
+        allocs=tuple([b for b in program.allocs if b not in made]),
+    )
+    as_results = {b: changed(b, scope="global") for b in kept}
+    used = set().union(*[read(s) for s in first])
+    preparation = Program(
+        f"{program.name}_preparation",
+        tuple([b for b in program.inputs if b in used]),
+        tuple(as_results.values()),
+        Rebuffer(as_results).body(tuple(first)),
+        tuple([b for b in program.allocs if (b in made and b not in kept) or b.data is not None]),
+    )
+    return preparation, kernel
+
+
+def prepared(program: Program, known: set[Buffer]) -> list[Stmt]:
+    """The statements that depend on nothing but `known`, directly or through each other."""
+    found = [s for s in program.body if written(s) <= set(program.allocs) and not fails(s)]
+    while True:
+        others = {b for s in program.body if s not in found for b in written(s)}
+        available = known | {b for s in found for b in written(s)} - others
+        kept = [s for s in found if read(s) <= available and not written(s) & others]
+        if len(kept) == len(found):
+            return found
+        found = kept
+
+
+def written(s: Stmt) -> set[Buffer]:
+    found: set[Buffer] = set()
+    for x in walk(s):
+        if isinstance(x, Store):
+            found.add(x.buffer)
+        elif isinstance(x, TupleStore):
+            found |= {one.buffer for one in x.stores}
+    return found
+
+
+def read(s: Stmt) -> set[Buffer]:
+    return {e.buffer for e in expressions(s) if isinstance(e, Load)}
+
+
+def fails(s: Stmt) -> bool:
+    return any(isinstance(x, Assert) for x in walk(s))
+
+
+class Rebuffer(Rewriter):
+    """Buffers replaced."""
+
+    def __init__(self, new: dict[Buffer, Buffer]) -> None:
+        self.new = new
+
+    def buffer(self, b: Buffer) -> Buffer:
+        return self.new.get(b, b)

@@ -1,0 +1,39 @@
+"""From a scheduled program to something that can be called in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..ir import Program
+from ..runtime import Executable
+from ..target import Target
+from .constants import split_constants
+from .generate import generate
+
+
+def executable(
+    program: Program,
+    target: Target,
+    constants: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+) -> Executable:
+    """Compile a program as it is. `constants` are values of parameters, by name; stages that depend on them
+    alone are done now."""
+    values = dict(constants or {})
+    preparation, kernel = split_constants(program, values)
+    if preparation is not None:
+        values = prepared(preparation, kernel, target, values)
+    return Executable(generate(kernel, target), script=str(kernel), constants=values, threads=threads)
+
+
+def prepared(
+    preparation: Program, kernel: Program, target: Target, constants: dict[str, Any]
+) -> dict[str, Any]:
+    """The constants that a kernel takes instead of those that its preparation reads."""
+    run = Executable(generate(preparation, target))
+    results = run(*[constants[b.name] for b in preparation.inputs])
+    results = results if isinstance(results, tuple) else (results,)
+    made = dict(zip([b.name for b in preparation.outputs], results))
+    needed = {b.name for b in kernel.inputs}
+    return made | {name: value for name, value in constants.items() if name in needed}

@@ -1,0 +1,68 @@
+"""What conditions do to a nest.
+
+Lowering makes a version without tests of every tile that a guard may cut, so that only the last tile is
+slower; tests that are left run with the innermost loop or, where they are about lanes, become masks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from .nest import Guard, Nest
+
+TILE = ("unrolled", "vectorized")
+
+
+class GuardEffect(NamedTuple):
+    """`executed` is the share of iterations that get past guards; `cut` and `masked` the share of tiles that
+    lose some of an unrolled or of a vectorised loop (all but `rest` lanes; 0 if only the running program
+    knows); `tests` remain for every iteration of the innermost loop, `lane_tests` for every vector."""
+
+    executed: float
+    cut: float
+    masked: float
+    rest: int
+    tests: int
+    lane_tests: int
+
+
+def effect_of_guards(nest: Nest) -> GuardEffect:
+    kinds = {loop.var: loop.kind for loop in nest.loops}
+    unrolled = {loop.var: loop.extent for loop in nest.loops if loop.kind == "unrolled"}
+    innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE), None)
+    of_tiles: list[tuple[Guard, int, int]] = []
+    of_loops: list[Guard] = []
+    executed, tests, lane_tests = nest.executed, 0, 0
+    for guard in nest.guards:
+        reach = width = 1
+        for (var, low, high), k in guard.form.items():
+            span = abs(k) * ((high - 1) // low)
+            reach += span
+            width += span if kinds.get(var) in TILE else 0
+        if reach > guard.limit and width > 1:
+            of_tiles.append((guard, reach, width))
+        elif reach > guard.limit:
+            of_loops.append(guard)
+            executed *= guard.limit / reach
+            tests += any(var is innermost for var, _, _ in guard.form)
+    uncut = unmasked = 1.0
+    rest = 0
+    for guard, reach, width in of_tiles:
+        variables = {var for var, _, _ in guard.form}
+        full, tiles = guard.limit // width, -(-reach // width)
+        if any(kinds.get(var) == "vectorized" for var in variables):
+            # One tail is at a known place, so that its lanes are known; several are not.
+            known = tiles == full + 1 and (full > 0 or not of_loops)
+            if not known or guard.limit % width:
+                unmasked *= full / tiles
+                rest = guard.limit % width if known else 0
+        else:
+            if any(var in variables for g in of_loops for var, _, _ in g.form):
+                tiles = -(-guard.limit // width)  # empty tiles are left out by the other guard
+            uncut *= full / tiles
+    for variables in nest.conditions:
+        copies = math.prod(unrolled.get(var, 1) for var in variables)
+        tests += copies if copies > 1 or innermost in variables else 0
+        lane_tests += any(kinds.get(var) == "vectorized" for var in variables)
+    return GuardEffect(executed, 1 - uncut, 1 - unmasked, rest, tests, lane_tests)

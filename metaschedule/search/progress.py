@@ -1,0 +1,35 @@
+"""`Progress`: what a tuning run tells its audience after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A snapshot of one program's tuning.
+
+    `event` is "proposed", "measured", "confirmed" or "stopped"; `candidates` is how many that concerns.
+    `trials` of `budget` (None: limited by time alone) are done, in all programs of the run; `outcomes` counts
+    this program's trials by kind. `accuracy` is the model's rank correlation on the last batch. `seconds`
+    says where the time went: search, model, build, run.
+    """
+
+    event: str
+    program: str
+    number: int  # of the program, among `programs`
+    programs: int
+    candidates: int
+    trials: int
+    budget: int | None
+    elapsed: float
+    minutes: float | None
+    latency: float | None
+    untuned: float | None  # seconds of the default that tuning must beat
+    outcomes: Mapping[str, int]
+    accuracy: float | None
+    seconds: Mapping[str, float]
+
+
+Listener = Callable[[Progress], None]

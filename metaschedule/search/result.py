@@ -1,0 +1,83 @@
+"""`Result`: what tuning a program has come to; and the best schedule that a database has for one."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..codegen import executable
+from ..database import Database, Record
+from ..errors import ScheduleError
+from ..ir import Program
+from ..runtime import Executable
+from ..schedule import Schedule, Trace, TraceError
+from ..target import Target
+
+log = logging.getLogger("metaschedule")
+
+
+@dataclass(frozen=True)
+class Result:
+    """`records` are the trials of the program in this space, those of earlier runs included. `best` is the
+    record of `schedule`; None if no candidate worked, and then `schedule` is the loops as written. `stopped`
+    says why tuning ended before its budget did, if it did. `seconds` says where the time went."""
+
+    program: Program
+    target: Target
+    schedule: Schedule
+    best: Record | None
+    records: list[Record]
+    stopped: str
+    seconds: dict[str, float]
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds."""
+        return self.best.latency if self.best else None
+
+    @property
+    def trace(self) -> Trace:
+        return self.schedule.trace
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """How many trials ended how."""
+        return Counter(record.outcome for record in self.records)
+
+    def build(self, **options: Any) -> Executable:
+        """The fastest program, compiled; `options` are `constants` and `threads` of `metaschedule.build`."""
+        return executable(self.schedule.program, self.target, **options)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{n} {kind}" for kind, n in self.outcomes.most_common()) or "no trials"
+        found = "no candidate works, so the loops as written"
+        if self.latency is not None:
+            found = f"{1e6 * self.latency:.1f} us"
+        return f"{self.program.name}: {found} ({counts}{'; ' * bool(self.stopped)}{self.stopped})"
+
+
+def best_schedule(db: Database, program: Program, target: Target) -> Schedule | None:
+    """The fastest schedule that is recorded for a program; None if there is none, or none that replays."""
+    found = fastest(db.records(program, target), program)
+    if found is None:
+        log.info("%s: no record for %s", program.name, target.key)
+        return None
+    record, schedule = found
+    log.info("%s: record %s of %.1f us", program.name, record.uid, 1e6 * (record.latency or 0))
+    return schedule
+
+
+def fastest(records: Sequence[Record], program: Program) -> tuple[Record, Schedule] | None:
+    """The fastest record that replays, confirmed ones first; a candidate that failed once is none."""
+    failed = {(r.sketch, r.decisions) for r in records if r.latency is None}
+    working = [r for r in records if r.trace is not None and (r.sketch, r.decisions) not in failed]
+    for record in sorted(working, key=lambda r: (not r.confirmed, r.latency)):
+        try:
+            if record.trace is not None:
+                return record, record.trace.apply(program)
+        except (ScheduleError, TraceError) as error:
+            log.warning("%s: record %s no longer replays: %s", program.name, record.uid, error)
+    return None

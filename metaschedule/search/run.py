@@ -1,0 +1,137 @@
+"""`Run`: steps of tasks until the budget is spent, then their leaders once more."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..database import DatabaseError
+from ..measure import MeasureError
+from .progress import Listener, Progress
+from .scheduler import Scheduler
+from .task import ENDGAME, Task
+
+log = logging.getLogger("metaschedule")
+STEPS = 4  # at least, if a step of 4 candidates is not too small
+LARGEST_STEP = 16  # candidates: what is learnt from them makes the next ones better
+PATIENCE = 256  # trials of a program without progress
+PROGRESS = 0.99  # of the latency before, or less
+OPEN = 4  # programs that have measuring processes at a time
+
+
+@dataclass
+class Budget:
+    """`trials` of all programs and `minutes`; None: any number."""
+
+    trials: int | None
+    minutes: float | None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def left(self, done: int) -> float:
+        """The share that is left after so many trials."""
+        trials = 1.0 if self.trials is None else 1 - done / self.trials
+        minutes = 1.0 if self.minutes is None else 1 - self.elapsed / (60 * self.minutes)
+        return max(0.0, min(trials, minutes))
+
+    def step(self, done: int) -> int:
+        """How many candidates make the next step: fewer at the end, where each may change the best."""
+        if self.trials is None:
+            return LARGEST_STEP
+        size = min(LARGEST_STEP, max(4, self.trials // STEPS))
+        return min(size if self.left(done) > ENDGAME else size // 2, self.trials - done)
+
+
+class Run:
+    def __init__(
+        self, tasks: Sequence[Task], budget: Budget, scheduler: Scheduler, listener: Listener | None
+    ) -> None:
+        self.tasks, self.budget, self.scheduler, self.listener = tasks, budget, scheduler, listener
+        self.open: list[Task] = []  # the last used one at the end
+
+    @property
+    def trials(self) -> int:
+        return sum(task.trials for task in self.tasks)
+
+    def tune(self) -> None:
+        """Whatever ends it, what the tasks know remains good."""
+        try:
+            while self.budget.left(self.trials) and (going := [t for t in self.tasks if not t.stopped]):
+                self.advance(going[self.scheduler(going)])
+            for task in self.tasks:
+                self.use(task)
+                task.confirm()
+                self.tell("confirmed", task, 0)
+        except KeyboardInterrupt:
+            self.stop("interrupted")
+        except DatabaseError as error:
+            log.error("%s", error)
+            self.stop(str(error))
+        finally:
+            for task in self.open:
+                task.close()
+
+    def advance(self, task: Task) -> None:
+        """One step of a task."""
+        self.use(task)
+        try:
+            candidates = task.propose(self.budget.step(self.trials), self.budget.left(self.trials))
+            if not candidates:
+                task.stopped = f"there are no more candidates; {task.history.why_not()}"
+                return
+            self.tell("proposed", task, len(candidates))
+            task.measure(candidates)
+        except MeasureError as error:
+            if len(self.tasks) == 1:
+                raise
+            log.error("%s", error)
+            task.stopped = str(error)
+            return
+        if lost_patience(task.course):
+            task.stopped = f"no progress in {PATIENCE} trials"
+        self.tell("measured", task, len(candidates))
+
+    def use(self, task: Task) -> None:
+        """Processes of a task that has not been used for long make room for those of this one."""
+        self.open = [t for t in self.open if t is not task] + [task]
+        while len(self.open) > OPEN:
+            self.open.pop(0).close()
+
+    def stop(self, why: str) -> None:
+        for task in self.tasks:
+            task.stopped = task.stopped or why
+            self.tell("stopped", task, 0)
+
+    def tell(self, event: str, task: Task, candidates: int) -> None:
+        log.info("%s: %s %d, best %s", task.program.name, event, candidates, task.history.best)
+        if self.listener is not None:
+            self.listener(
+                Progress(
+                    event,
+                    task.program.name,
+                    self.tasks.index(task),
+                    len(self.tasks),
+                    candidates,
+                    self.trials,
+                    self.budget.trials,
+                    self.budget.elapsed,
+                    self.budget.minutes,
+                    task.history.best,
+                    task.untuned_latency,
+                    task.outcomes,
+                    getattr(task.history.model, "accuracy", None),
+                    dict(task.seconds),
+                )
+            )
+
+
+def lost_patience(course: Sequence[tuple[int, float]]) -> bool:
+    """Whether the last trials have brought no progress."""
+    trials, best = course[-1] if course else (0, 0.0)
+    before = [latency for when, latency in course if when <= trials - PATIENCE]
+    return bool(before) and best > PROGRESS * before[-1]

@@ -1,0 +1,212 @@
+"""`Task`: one program being tuned. A step proposes candidates, measures them, records and learns."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ..cost import CostModel
+from ..database import Database, Record
+from ..ir import Program
+from ..measure import Outcome
+from ..schedule import Schedule, TraceError
+from ..space.space import SpaceLike
+from ..space.untuned import untuned
+from ..target import Target
+from .candidate import Candidate
+from .descent import Descent
+from .exhaustive import Exhaustive
+from .history import History
+from .result import Result, fastest
+from .strategy import Strategy, StrategyMaker
+
+log = logging.getLogger("metaschedule")
+LEADERS = 4  # are measured again at the end, with the untuned default
+MOST_REPLAYED = 512  # records that a resumed run learns from: the latest
+ENDGAME = 0.25  # of the budget goes to the candidates around the best
+
+
+class MeasurerLike(Protocol):
+    """What a task needs of a `Measurer`."""
+
+    def measure(self, candidates: Sequence[Program], best: float | None = None) -> list[Outcome]: ...
+    def confirm(self, candidates: Sequence[Program]) -> list[Outcome]: ...
+    def close(self) -> None: ...
+
+
+MeasurerMaker = Callable[[Program, Target], MeasurerLike]
+
+
+class Task:
+    """`trials` counts the records of this program, target, space and seed, those of earlier runs included;
+    `course` is (trials, seconds of the best) after every step; `weight` says how often it is called."""
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        space: SpaceLike,
+        model: CostModel,
+        strategy: StrategyMaker,
+        measurer: MeasurerMaker,
+        db: Database,
+        seed: int,
+    ) -> None:
+        self.program, self.target, self.space, self.db, self.seed = program, target, space, db, seed
+        self.history = History(program, space, model)
+        self._strategies: list[Strategy] = [strategy(self.history), Exhaustive(self.history)]
+        self._make_measurer = measurer
+        self._measurer: MeasurerLike | None = None
+        self._run = uuid.uuid4().hex
+        self.untuned: Candidate | None = None
+        self.records: list[Record] = []
+        self._confirmed: list[Record] = []
+        self._has_news = False  # trials since the leaders were last confirmed
+        self.course: list[tuple[int, float]] = []
+        self.trials = 0
+        self.stopped = ""
+        self.weight = 0.0
+        self.seconds = {"search": 0.0, "model": 0.0, "build": 0.0, "run": 0.0}
+        db.add_program(program)
+        self._recall()
+        self.trials = sum(record.seed == seed for record in self.records)
+        self.course = [(self.trials, best) for _, best in self.course]
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        return Counter(record.outcome for record in self.records)
+
+    @property
+    def untuned_latency(self) -> float | None:
+        key = self.untuned and self.untuned.key
+        return next((latency for latency, c in self.history.ranked if c.key == key), None)
+
+    # --- a step ---
+
+    def propose(self, count: int, budget_left: float) -> list[Candidate]:
+        """New candidates, the untuned default before all others; none if there are no more.
+
+        `budget_left` is a share: towards the end come the neighbours of the best.
+        """
+        begin, modelling = time.perf_counter(), self.history.model_seconds
+        self._recall()
+        rng = random.Random(f"{self.seed} {self.trials}")
+        found: list[Candidate] = []
+        if self.untuned is None:
+            self.untuned = self.history.made(lambda: untuned(self.program, self.target, self.space))
+            if self.untuned is not None and self.history.claim(self.untuned):
+                found.append(self.untuned)
+        endgame: list[Strategy] = [Descent(self.history)] if budget_left <= ENDGAME else []
+        for strategy in endgame + self._strategies:
+            if len(found) < count:
+                found += strategy.propose(count - len(found), rng)
+        modelling = self.history.model_seconds - modelling
+        self.seconds["model"] += modelling
+        self.seconds["search"] += time.perf_counter() - begin - modelling
+        return found
+
+    def measure(self, candidates: Sequence[Candidate]) -> None:
+        """Measure candidates, record what became of them, and learn from it."""
+        programs = [c.schedule.program for c in candidates]
+        outcomes = self._timed(lambda m: m.measure(programs, best=self.history.best))
+        records = [
+            self._record(candidate, outcome, trial=self.trials + n)
+            for n, (candidate, outcome) in enumerate(zip(candidates, outcomes, strict=True))
+        ]
+        self.records += records
+        self.trials += len(records)
+        self._has_news = True
+        self.db.add_all(records)
+        begin = time.perf_counter()
+        self._learn(candidates, [outcome.latency for outcome in outcomes])
+        self.seconds["model"] += time.perf_counter() - begin
+
+    def confirm(self) -> None:
+        """Measure the leaders again, beside the untuned default; further ones, as long as all fail."""
+        candidates = [candidate for _, candidate in self.history.ranked]
+        if self.untuned is not None:
+            default = [c for c in candidates[LEADERS:] if c.key == self.untuned.key]
+            candidates[LEADERS:LEADERS] = default
+        settled = not self._has_news and any(record.outcome == "ok" for record in self._confirmed)
+        while candidates and not settled:
+            settled = self._confirm(candidates[: LEADERS + 1])
+            del candidates[: LEADERS + 1]
+        self._has_news = False
+
+    def _confirm(self, leaders: Sequence[Candidate]) -> bool:
+        """Whether any of them worked again."""
+        programs = [c.schedule.program for c in leaders]
+        outcomes = self._timed(lambda m: m.confirm(programs))
+        records = [self._record(c, outcome, confirmed=True) for c, outcome in zip(leaders, outcomes)]
+        self._confirmed += records
+        self.db.add_all(records)
+        return any(outcome.ok for outcome in outcomes)
+
+    def close(self) -> None:
+        """End the measurer's processes; the next step starts others."""
+        if self._measurer is not None:
+            self._measurer.close()
+            self._measurer = None
+
+    def result(self) -> Result:
+        found = fastest([*self._confirmed, *self.records], self.program)
+        best, schedule = found or (None, Schedule(self.program))
+        return Result(self.program, self.target, schedule, best, self.records, self.stopped, self.seconds)
+
+    def _timed(self, measure: Callable[[MeasurerLike], list[Outcome]]) -> list[Outcome]:
+        begin = time.perf_counter()
+        self._measurer = self._measurer or self._make_measurer(self.program, self.target)
+        outcomes = measure(self._measurer)
+        running = sum(outcome.run_seconds for outcome in outcomes)
+        self.seconds["run"] += running
+        self.seconds["build"] += time.perf_counter() - begin - running
+        return outcomes
+
+    # --- what is known ---
+
+    def _recall(self) -> None:
+        """Learn what earlier runs have recorded, and other processes meanwhile."""
+        known = {record.uid for record in (*self.records, *self._confirmed)}
+        stored = self.db.records(self.program, self.target, space=self.space.name)
+        news = [record for record in stored if record.uid not in known]
+        self._confirmed += [record for record in news if record.confirmed]
+        trials = [record for record in news if not record.confirmed]
+        self.records += trials
+        for record in trials:
+            self.history.exclude(record.sketch, record.decisions)
+        pairs = [(c, r.latency) for r in trials[-MOST_REPLAYED:] if (c := self._candidate(r)) is not None]
+        if pairs:
+            log.info("%s: %d trials from the database", self.program.name, len(pairs))
+            self._learn([candidate for candidate, _ in pairs], [latency for _, latency in pairs])
+
+    def _learn(self, candidates: Sequence[Candidate], latencies: Sequence[float | None]) -> None:
+        self.history.learn(candidates, latencies)
+        if self.history.best is not None:
+            self.course.append((self.trials, self.history.best))
+
+    def _candidate(self, record: Record) -> Candidate | None:
+        try:
+            return None if record.trace is None else self.history.replayed(record.trace)
+        except TraceError as error:
+            log.warning("%s: a record is passed over: %s", self.program.name, error)
+            return None
+
+    def _record(self, candidate: Candidate, outcome: Outcome, **fields: Any) -> Record:
+        return Record.of(
+            self.history.workload,
+            self.target,
+            candidate.trace,
+            outcome.kind,
+            latency=outcome.latency,
+            times=outcome.times,
+            detail=outcome.detail,
+            space=self.space.name,
+            seed=self.seed,
+            run=self._run,
+            **fields,
+        )

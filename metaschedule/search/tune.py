@@ -1,0 +1,101 @@
+"""`tune`: the fastest candidates of the spaces of some programs, found by measuring."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from .. import database as databases
+from ..cost import CostModel, Learned
+from ..database import Database
+from ..ir import Program, structural_hash
+from ..measure import Measurer
+from ..schedule import Schedule
+from ..space import as_space
+from ..space.space import SpaceLike
+from ..space.untuned import default_space
+from ..target import Target, resolve
+from .evolutionary import Evolutionary
+from .exhaustive import Exhaustive
+from .progress import Listener
+from .result import Result
+from .run import Budget, Run
+from .scheduler import SCHEDULERS
+from .strategy import Replay, StrategyMaker
+from .task import MeasurerMaker, Task
+
+TRIALS = 64  # per program, if no budget is given
+STRATEGIES: dict[str, StrategyMaker] = {
+    "evolutionary": Evolutionary,
+    "random": Replay,
+    "exhaustive": Exhaustive,
+}
+AnySpace = SpaceLike | Callable[[Schedule], Any]
+
+
+@overload
+def tune(program: Program, **options: Any) -> Result: ...
+@overload
+def tune(program: Sequence[Program], **options: Any) -> list[Result]: ...
+def tune(  # pyright: ignore[reportInconsistentOverload]
+    program: Program | Sequence[Program],
+    *,
+    trials: int | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    database: str | os.PathLike[str] | Database | None = None,
+    space: AnySpace | None = None,
+    target: Target | str = "native",
+    weights: Sequence[float] | None = None,
+    scheduler: str = "gradient",
+    strategy: str | StrategyMaker = "evolutionary",
+    model: Callable[[Target], CostModel] = Learned,
+    measurer: MeasurerMaker = Measurer,
+    threads: int | None = None,
+    progress: Listener | None = None,
+) -> Result | list[Result]:
+    """Find the fastest candidate of a program's space, or of each of several programs.
+
+    The budget is `trials` per program on average (64 unless `minutes` is given), or `minutes` in all,
+    whichever ends first. Several programs share it by what they can still win, `weights` being how often each
+    is called; equal programs are tuned once.
+
+    With a `database` every trial is stored when it has been measured. Trials that are there already (of the
+    program, target, space and seed) count: the same call again goes on where it was interrupted, and does
+    nothing if it was not. No candidate is tried twice, whatever the seed. Ctrl-C ends tuning with the best so
+    far.
+
+    `strategy` is "evolutionary", "random", "exhaustive" or makes one from a `History`; `model` makes a cost
+    model for a target; `measurer` makes a `Measurer`, for other limits or inputs:
+    `functools.partial(Measurer, limits=Limits(run_seconds=1))`. `progress` is called with a `Progress` after
+    every step.
+
+    >>> from metaschedule import workloads
+    >>> result = tune(workloads.create("GMM", b=1, n=16, m=16, k=16), trials=4)
+    >>> result.outcomes["ok"] == len(result.records) == 4
+    True
+    """
+    programs = [program] if isinstance(program, Program) else list(program)
+    if (trials is not None and trials < 1) or (minutes is not None and not minutes > 0):
+        raise ValueError(f"trials and minutes must be positive, got {trials} and {minutes}")
+    machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
+    chosen = default_space(machine) if space is None else as_space(space)
+    maker = STRATEGIES[strategy] if isinstance(strategy, str) else strategy
+    db = databases.open(database)
+    try:
+        tasks: dict[str, Task] = {}
+        for one, weight in zip(programs, weights or [1.0] * len(programs), strict=True):
+            key = structural_hash(one)
+            if key not in tasks:
+                tasks[key] = Task(one, machine, chosen, model(machine), maker, measurer, db, seed)
+            tasks[key].weight += weight
+        if trials is None and minutes is None:
+            trials = TRIALS
+        budget = Budget(None if trials is None else trials * len(tasks), minutes)
+        Run(list(tasks.values()), budget, SCHEDULERS[scheduler], progress).tune()
+        results = [tasks[structural_hash(one)].result() for one in programs]
+    finally:
+        if not isinstance(database, Database):
+            db.close()
+    return results[0] if isinstance(program, Program) else results

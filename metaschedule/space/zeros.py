@@ -1,0 +1,95 @@
+"""SkipZeros: a reduction over padded data that neither stores the padding nor multiplies it.
+
+The padding goes into the reduction, and a term is left out where it would multiply a padding zero. Code
+generation then makes a version of each tile for the inside, without tests, and one for the border. Where
+the zeros come every s-th element (a transposed convolution), the results are computed in phases: those of
+one phase meet the same zeros, so whole reduction loops are skipped and no tile has tests inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..codegen.lower.flatten import SKIP_ZEROS
+from ..ir import Binary, Block, Const, Expr, Load, Select, Var, as_int
+from ..schedule import BlockRV, Schedule
+from ..target import Target
+from .facts import attempt, coefficient, consumers, epilogue, has_reuse, is_spatial, loads, only_store, uses
+
+
+@dataclass(frozen=True)
+class SkipZeros:
+    """Fork: the zeros of a padded operand left out of a reduction, or (the schedule as it is) stored."""
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        if not has_reuse(node):
+            return [sch]
+        read = {load.buffer: load for load in loads(node)}
+        made: list[Schedule] = []
+        for other in [n for n in sch.state.nodes.values() if isinstance(n, Block) and is_padding(n)]:
+            load = read.get(other.writes[0].buffer)
+            if load is not None and len(consumers(sch, sch.get_block(other.name))) == 1:
+                made += attempt(sch, skip, block, other, load)
+        return [*made, sch]
+
+
+def is_padding(block: Block) -> bool:
+    """Whether a stage copies where a condition holds, and stores zeros elsewhere."""
+    store = only_store(block)
+    value = store.value if store and is_spatial(block) else None
+    return isinstance(value, Select) and isinstance(value.b, Const) and value.b.value == 0
+
+
+def skip(sch: Schedule, block: BlockRV, padding: Block, load: Load) -> None:
+    node: Block = sch.get(block)
+    phases = zero_strides(node, padding, load)
+    sch.compute_inline(sch.get_block(padding.name))
+    sch.annotate(block, SKIP_ZEROS, 1)
+    if not phases:
+        return
+    after = epilogue(sch, block)
+    result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
+    sch.transform_block_layout(block, in_phases([it.var for it in node.iters], phases))
+    stored = [it.var for it in node.iters if it.kind == "spatial"]
+    sch.transform_block_layout(result, in_phases(stored, phases))
+    sch.transform_layout(block, 0, "write", in_phases(stored, phases))
+
+
+def zero_strides(node: Block, padding: Block, load: Load) -> dict[Var, int]:
+    """How far apart the data are along a spatial iterator: where the padding asks for `index % s == 0`."""
+    store = only_store(padding)
+    assert store is not None
+    assert isinstance(store.value, Select)
+    found: dict[Var, int] = {}
+    for remainder, size in remainders(store.value.cond):
+        for index, at in zip(store.indices, load.indices):
+            if isinstance(index, Var) and uses(remainder, index):
+                for it in node.iters:
+                    extent = as_int(it.extent)
+                    if (
+                        it.kind == "spatial"
+                        and coefficient(at, it.var) == 1
+                        and extent
+                        and extent % size == 0
+                    ):
+                        found[it.var] = size
+    return found
+
+
+def remainders(cond: Expr) -> Iterator[tuple[Expr, int]]:
+    """The conjuncts `e % s == 0` of a condition."""
+    if isinstance(cond, Binary) and cond.op == "and":
+        yield from remainders(cond.a)
+        yield from remainders(cond.b)
+    elif isinstance(cond, Binary) and cond.op == "==" and isinstance(cond.a, Binary) and cond.a.op == "%":
+        size, rest = as_int(cond.a.b), as_int(cond.b)
+        if size and rest == 0:
+            yield cond.a.a, size
+
+
+def in_phases(iters: list[Var], phases: dict[Var, int]) -> tuple[str, ...]:
+    """The index map that puts the phases of iterators before everything else."""
+    first = [f"i{n} % {phases[v]}" for n, v in enumerate(iters) if v in phases]
+    return (*first, *[f"i{n} // {phases[v]}" if v in phases else f"i{n}" for n, v in enumerate(iters)])

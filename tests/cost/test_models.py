@@ -1,0 +1,128 @@
+"""The cost models: their contract, and what each is for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import metaschedule as ms
+from metaschedule.cost import Analytical, CostModel, Learned, Random, rank_correlation
+from metaschedule.target import resolve
+
+from .contract import CostModelContract, matmul
+
+TARGET = resolve("x86-64-v3,cores=2")
+
+
+class TestAnalytical(CostModelContract):
+    def make(self) -> CostModel:
+        return Analytical(TARGET)
+
+
+class TestLearned(CostModelContract):
+    def make(self) -> CostModel:
+        return Learned(TARGET)
+
+
+class TestRandom(CostModelContract):
+    def make(self) -> CostModel:
+        return Random(seed=1)
+
+
+def tiled(
+    rows: int, lanes: int, order: str = "kij", kinds: tuple[str, str] = ("unrolled", "vectorized")
+) -> ms.Program:
+    """A 96x96 product in tiles, the loop over k outside the tile or inside."""
+    loops = {
+        "k": "for k in range(96):",
+        "i": f"for i in T.{kinds[0]}({rows}):",
+        "j": f"for j in T.{kinds[1]}({lanes}):",
+    }
+    text = f"""
+@ms.program
+def product(A: T.Tensor((96, 96), "float32"), B: T.Tensor((96, 96), "float32"),
+            C: T.Output((96, 96), "float32")):
+    for io in T.parallel({96 // rows}):
+        for jo in range({96 // lanes}):
+"""
+    for depth, axis in enumerate(order):
+        text += "    " * (3 + depth) + loops[axis] + "\n"
+    row, column = f"io * {rows} + i", f"jo * {lanes} + j"
+    return ms.parse(f"{text}{'    ' * 6}C[{row}, {column}] += A[{row}, k] * B[k, {column}]\n")
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        pytest.param(tiled(6, 16), tiled(1, 16), id="one row leaves the multipliers waiting"),
+        pytest.param(tiled(6, 16), tiled(8, 16), id="8x16 does not fit in 16 registers"),
+        pytest.param(tiled(6, 16), tiled(6, 16, kinds=("unrolled", "serial")), id="vectors beat scalars"),
+        pytest.param(
+            tiled(6, 16), tiled(6, 16, kinds=("vectorized", "serial")), id="lanes must be contiguous"
+        ),
+        pytest.param(tiled(6, 16), tiled(96, 16), id="one chunk keeps one core busy"),
+        pytest.param(tiled(6, 16), tiled(6, 16, order="ijk"), id="accumulate across k, not one by one"),
+    ],
+)
+def test_analytical_prefers(better: ms.Program, worse: ms.Program) -> None:
+    fast, slow = Analytical(TARGET).predict([better, worse])
+    assert fast < 0.9 * slow
+
+
+def test_uneven_chunks_keep_a_core_waiting() -> None:
+    def rows(chunks: int) -> ms.Program:
+        return ms.parse(f"""
+@ms.program
+def exponential(X: T.Tensor((12, 4096), "float32"), Y: T.Output((12, 4096), "float32")):
+    for i0 in T.parallel({chunks}):
+        for i1 in range({12 // chunks}):
+            for j0 in range(512):
+                for j1 in T.vectorized(8):
+                    Y[i0 * {12 // chunks} + i1, j0 * 8 + j1] = T.exp(X[i0 * {12 // chunks} + i1, j0 * 8 + j1])
+""")
+
+    even, uneven = Analytical(TARGET).predict([rows(2), rows(3)])
+    assert uneven / even == pytest.approx(4 / 3, rel=0.05)
+
+
+def test_a_larger_machine_is_faster() -> None:
+    one, four = (Analytical(TARGET.with_cores(n)).predict([tiled(6, 16)])[0] for n in (1, 4))
+    assert four < one / 2
+
+
+def test_learned_is_its_prior_before_it_learns() -> None:
+    programs = [tiled(rows, lanes) for rows in (1, 2, 4, 8) for lanes in (8, 16, 32)]
+    np.testing.assert_allclose(Learned(TARGET).predict(programs), Analytical(TARGET).predict(programs))
+
+
+def test_learned_learns_what_the_prior_has_wrong() -> None:
+    programs = [tiled(rows, lanes) for rows in (1, 2, 3, 4, 6, 8, 12, 24) for lanes in (8, 16, 24, 32)]
+    truth = 1e-3 / Analytical(TARGET).predict(programs)  # slow where the prior expects speed
+    model = Learned(TARGET)
+    assert model.accuracy is None
+    model.update(programs[::2], truth[::2].tolist())
+    assert model.accuracy == pytest.approx(-1)
+    model.update(programs[1::2], truth[1::2].tolist())
+    assert model.accuracy is not None
+    assert model.accuracy > 0.5
+    assert rank_correlation(model.predict(programs), truth) > 0.9
+
+
+def test_learned_keeps_learning_when_there_is_much() -> None:
+    programs = [tiled(rows, lanes) for rows in (1, 2, 4, 6) for lanes in (8, 16, 24, 32)]
+    truth = Analytical(TARGET).predict(programs)
+    model = Learned(TARGET)
+    for _ in range(36):
+        model.update(programs, truth.tolist())
+    model.update(programs, (truth[::-1]).tolist())
+    assert rank_correlation(model.predict(programs), truth) > 0.5
+
+
+def test_random_depends_on_its_seed() -> None:
+    programs = [matmul(8), matmul(16)]
+    assert not np.array_equal(Random(0).predict(programs), Random(1).predict(programs))
+
+
+def test_rank_correlation_of_ties() -> None:
+    assert rank_correlation(np.array([1, 2, 2, 3]), np.array([10, 20, 20, 30])) == pytest.approx(1)
+    assert rank_correlation(np.ones(3), np.arange(3)) == 0

@@ -1,0 +1,33 @@
+"""Whether candidates of a space compute what their program does."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+import metaschedule as ms
+from metaschedule.codegen import generate
+from metaschedule.ir import Program
+from metaschedule.runtime import Executable
+from metaschedule.target import resolve
+
+
+@lru_cache(maxsize=64)
+def reference(program: Program) -> tuple[list[np.ndarray], np.ndarray]:
+    """Inputs, and the result of the loops as written: one thread, no vectors, no fused operations."""
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(b.shape).astype(b.dtype) for b in program.inputs]
+    exe = Executable(generate(program, resolve("native"), fma=False), threads=1)
+    return inputs, np.asarray(exe(*inputs))
+
+
+def assert_candidate(sch: ms.Schedule, program: Program, constants: tuple[str, ...] = ()) -> None:
+    """Build a schedule and compare; the message is a trace to paste."""
+    inputs, wanted = reference(program)
+    values: dict[str, Any] = dict(zip([b.name for b in program.inputs], inputs))
+    exe = ms.build(sch, constants={name: values[name] for name in constants})
+    got = np.asarray(exe(*[v for name, v in values.items() if name not in constants]))
+    scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
+    np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4 * scale, err_msg=str(sch.trace))
