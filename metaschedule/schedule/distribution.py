@@ -72,6 +72,10 @@ class Distribution(Primitive):
         options = [n for n in (at - 1, at + 1) if 0 <= n < len(support)]
         return support[rng.choice(options)] if options else decision
 
+    def repaired(self, decision: Decision, rng: random.Random) -> Decision:
+        """A decision in the place of one that was valid for other operands; close to it if that is easy."""
+        return self.draw(rng)
+
     def count(self) -> int:
         return len(self.support())
 
@@ -323,6 +327,17 @@ class Tile(Distribution):
             and (self.n == 1 or decision[-1] in self.inner_candidates() or decision[-1] == 1)
             and self.fits(decision[1:])
         )
+
+    def repaired(self, decision: list[int], rng: random.Random) -> list[int]:
+        """The same inner factors, or the largest that fit, around which the outermost covers the rest."""
+        inner = list(decision[1:]) if len(decision) == self.n else []
+        while inner and max(inner) > 1:
+            new = self.whole(inner)
+            if self.valid(new):
+                return new
+            at = inner.index(max(inner))
+            inner[at] -= 1
+        return self.draw(rng)
 
     def neighbour(self, decision: list[int], rng: random.Random) -> list[int]:
         """One inner factor moved to the next size up or down that fits; another may give or take a factor

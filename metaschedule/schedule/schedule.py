@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -25,7 +26,7 @@ from .primitive.query import QuerySteps
 from .primitive.reduction import ReductionSteps
 from .sampling import SamplingSteps
 from .state import State
-from .trace import Instruction, Trace
+from .trace import Choose, Instruction, Trace
 
 
 class Schedule(
@@ -107,14 +108,19 @@ class Schedule(
 
     def sample(self, distribution: Distribution, decision: Decision = None) -> tuple[Any, ...]:
         """Draw from a distribution, or take a decision; gives the handles of the numbers."""
-        return self._record(distribution, *self._drawn(distribution, decision))
 
-    def repeat(self, n: int, step: Instruction) -> None:
+        def choose(site: Distribution) -> Decision:
+            return site.draw(self.rng) if decision is None else decision
+
+        return self._record(distribution, *self._drawn(distribution, choose))
+
+    def repeat(self, n: int, step: Instruction, choose: Choose) -> None:
         """Carry out instruction `n` of a trace, whose handles then stand for the results here, too."""
         primitive = step.primitive
         if isinstance(primitive, Distribution):
-            results, decision = self._drawn(primitive, step.decision)
-            step.decision = decision
+            old = step.decision
+            results, decision = self._drawn(primitive, lambda site: choose(n, site, old))
+            step = Instruction(primitive, step.outputs, decision)
         else:
             results = self._carried_out(primitive)
         if len(results) != len(step.outputs):
@@ -135,12 +141,13 @@ class Schedule(
             self.state.printed = None
         return primitive.apply(self.state, plan)
 
-    def _drawn(self, distribution: Distribution, decision: Decision) -> tuple[tuple[Any, ...], Decision]:
+    def _drawn(
+        self, distribution: Distribution, choose: Callable[[Distribution], Decision]
+    ) -> tuple[tuple[Any, ...], Decision]:
         try:
             concrete = distribution.at(self.state)
-            if decision is None:
-                decision = concrete.draw(self.rng)
-            elif not concrete.valid(decision):
+            decision = choose(concrete)
+            if not concrete.valid(decision):
                 raise ScheduleError(f"{decision!r} is no decision of {concrete!r}")
         except ScheduleError as error:
             raise self._attached(error, distribution) from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -22,6 +22,8 @@ from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive
 
 if TYPE_CHECKING:
     from .schedule import Schedule
+
+Choose = Callable[[int, Any, Decision], Decision]  # position, distribution, what was decided there before
 
 VERSION = 1
 HANDLES: dict[str, type[Handle]] = {h.letter: h for h in (BlockRV, LoopRV, ExprRV)}
@@ -106,18 +108,36 @@ class Trace:
         program: Program,
         decisions: Mapping[int, Decision] | None = None,
         rng: random.Random | int | None = None,
+        moved: Collection[int] | None = None,
     ) -> Schedule:
         """Replay on a program. `decisions` replaces some; with `rng` the others are drawn anew, without it
-        they stay. Raises `ScheduleError` where a step is illegal or a decision invalid on this program."""
+        they stay. With `rng` and `moved`, the decisions at these positions become neighbours of what they are,
+        those that this makes invalid become something close, and the others stay. Raises `ScheduleError`
+        where a step is illegal or a decision invalid on this program."""
+        known: Mapping[int, Decision] = decisions or {}
+        random_numbers = random.Random(rng) if isinstance(rng, int) else rng
+
+        def choose(n: int, site: Distribution, old: Decision) -> Decision:
+            if n in known:
+                return known[n]
+            if random_numbers is None:
+                return old
+            if moved is None:
+                return site.draw(random_numbers)
+            if n in moved and site.valid(old):
+                return site.neighbour(old, random_numbers)
+            return old if site.valid(old) else site.repaired(old, random_numbers)
+
+        return self.replay(program, choose)
+
+    def replay(self, program: Program, choose: Choose) -> Schedule:
+        """Replay on a program with the decisions that `choose` makes: of the position, of the distribution
+        with numbers for its operands, and of the decision in this trace."""
         from .schedule import Schedule
 
-        sch = Schedule(program, seed=rng if rng is not None else 0)
+        sch = Schedule(program)
         for n, step in enumerate(self.instructions):
-            if step.is_sampling:
-                given = decisions is not None and n in decisions
-                kept = decisions[n] if given else step.decision if rng is None else None  # pyright: ignore
-                step = Instruction(step.primitive, step.outputs, kept)
-            sch.repeat(n, step)
+            sch.repeat(n, step, choose)
         return sch
 
     def without_dead(self) -> Trace:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...arith import access_region, iteration_map, union
 from ...ir import (
@@ -26,6 +27,7 @@ from ...ir import (
     same_expr,
     substitute,
 )
+from ..linear import linear
 from ..state import Key, State
 from .definitions import iteration, leaves_of, told_by
 from .forms import Form, are_apart, same_iteration
@@ -91,7 +93,7 @@ def meet_cheaply(frame: Frame, loop: Var, group: list[RegionAccess]) -> bool:
         return True
     extent = frame.s.fixed_extent(loop)
     forms = rows(frame, group)
-    if same_iteration(forms, extent):
+    if same_iteration(forms, extent) or by_sum(frame, loop, group):
         return True
     if len(group) == 1:
         return False
@@ -124,6 +126,35 @@ def plain_indices(a: RegionAccess) -> dict[int, Var]:
         value = iters.get(start) if type(start) is Var else None
         if type(value) is Var and (type(count) is Const and count.value == 1):
             found[n] = value
+    return found
+
+
+def by_sum(frame: Frame, loop: Var, group: list[RegionAccess]) -> bool:
+    """Whether all accesses are indexed, in some dimensions, by one moving variable each and the same fixed
+    rest, and the variables tell the iteration: digits of a fused loop that tell it together, for one."""
+    shared = moving_indices(frame, group[0])
+    for a in group[1:]:
+        mine = moving_indices(frame, a)
+        shared = {n: v for n, v in shared.items() if mine.get(n) == v}
+    return bool(shared) and loop in told_by(frame.s, [key[0] for key in shared.values()])
+
+
+def moving_indices(frame: Frame, a: RegionAccess) -> dict[int, tuple[Any, ...]]:
+    """By dimension, the only variable in the index that does not stand still, its factor, and the rest."""
+    iters = a.iters
+    found: dict[int, tuple[Any, ...]] = {}
+    for n, (start, count) in enumerate(a.region.ranges):
+        terms: dict[Expr, int] = {}
+        offset = 0
+        for x, c in linear(start)[0] if as_int(count) == 1 else ():
+            more, constant = linear(iters.get(x, x) if type(x) is Var else x)
+            offset += c * constant
+            for y, k in more:
+                terms[y] = terms.get(y, 0) + c * k
+        moving = [x for x, c in terms.items() if c and not (type(x) is Var and frame.is_outer(x))]
+        if len(moving) == 1 and type(moving[0]) is Var:
+            rest = frozenset((x, c) for x, c in terms.items() if x is not moving[0])
+            found[n] = (moving[0], terms[moving[0]], rest, offset + linear(start)[1])
     return found
 
 
