@@ -111,9 +111,9 @@ class Trace:
         moved: Collection[int] | None = None,
     ) -> Schedule:
         """Replay on a program. `decisions` replaces some; with `rng` the others are drawn anew, without it
-        they stay. With `rng` and `moved`, the decisions at these positions become neighbours of what they are,
-        those that this makes invalid become something close, and the others stay. Raises `ScheduleError`
-        where a step is illegal or a decision invalid on this program."""
+        they stay. With `rng` and `moved`, the decisions at these positions become neighbours of what they
+        are, those that this makes invalid become something close, and the others stay. Raises
+        `ScheduleError` where a step is illegal or a decision invalid on this program."""
         known: Mapping[int, Decision] = decisions or {}
         random_numbers = random.Random(rng) if isinstance(rng, int) else rng
 

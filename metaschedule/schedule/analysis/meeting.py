@@ -23,6 +23,7 @@ from ...ir import (
     Var,
     as_int,
     binary,
+    expr_key,
     free_vars,
     same_expr,
     substitute,
@@ -135,14 +136,14 @@ def by_sum(frame: Frame, loop: Var, group: list[RegionAccess]) -> bool:
     shared = moving_indices(frame, group[0])
     for a in group[1:]:
         mine = moving_indices(frame, a)
-        shared = {n: v for n, v in shared.items() if mine.get(n) == v}
-    return bool(shared) and loop in told_by(frame.s, [key[0] for key in shared.values()])
+        shared = {n: (v, key) for n, (v, key) in shared.items() if n in mine and mine[n][1] == key}
+    return bool(shared) and loop in told_by(frame.s, [v for v, _ in shared.values()])
 
 
-def moving_indices(frame: Frame, a: RegionAccess) -> dict[int, tuple[Any, ...]]:
-    """By dimension, the only variable in the index that does not stand still, its factor, and the rest."""
+def moving_indices(frame: Frame, a: RegionAccess) -> dict[int, tuple[Var, Any]]:
+    """By dimension, the only variable in the index that does not stand still; and a key of the whole sum."""
     iters = a.iters
-    found: dict[int, tuple[Any, ...]] = {}
+    found: dict[int, tuple[Var, Any]] = {}
     for n, (start, count) in enumerate(a.region.ranges):
         terms: dict[Expr, int] = {}
         offset = 0
@@ -153,8 +154,8 @@ def moving_indices(frame: Frame, a: RegionAccess) -> dict[int, tuple[Any, ...]]:
                 terms[y] = terms.get(y, 0) + c * k
         moving = [x for x, c in terms.items() if c and not (type(x) is Var and frame.is_outer(x))]
         if len(moving) == 1 and type(moving[0]) is Var:
-            rest = frozenset((x, c) for x, c in terms.items() if x is not moving[0])
-            found[n] = (moving[0], terms[moving[0]], rest, offset + linear(start)[1])
+            total = frozenset([(expr_key(x), c) for x, c in terms.items()])
+            found[n] = (moving[0], (total, offset + linear(start)[1]))
     return found
 
 
