@@ -112,7 +112,7 @@ def test_learned_keeps_learning_when_there_is_much() -> None:
     programs = [tiled(rows, lanes) for rows in (1, 2, 4, 6) for lanes in (8, 16, 24, 32)]
     truth = Analytical(TARGET).predict(programs)
     model = Learned(TARGET)
-    for _ in range(36):
+    for _ in range(70):
         model.update(programs, truth.tolist())
     model.update(programs, (truth[::-1]).tolist())
     assert rank_correlation(model.predict(programs), truth) > 0.5
