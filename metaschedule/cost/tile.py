@@ -15,8 +15,10 @@ from ..target import Target
 from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY, SELECT
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table
 
-LATENCY = 4.0  # cycles from one fused multiply-add to the next that needs its result
-SHORT_LATENCY = 3.0  # the same of an addition or a maximum
+# Cycles until an operation that needs the result of another may start.
+ADD_LATENCY = 3.0
+FUSED_LATENCY = 4.0
+EXTREME_LATENCY = 5.0  # NaN is looked for
 FORWARD = 9.0  # cycles from a store to a load that needs its result
 PORTS = 2.0  # vector operations, and loads, per cycle
 ISSUE = 5.0  # instructions per cycle
@@ -132,7 +134,8 @@ def tiles_of(t: Table, target: Target) -> Tiles:
     turns = innermost_run(kept[:, 0] | ~still[:, 0] | (outer == 1)) & ~kept[:, 0]
     others = np.where(turns, outer, 1.0).prod(axis=1)
     others = np.minimum(others, np.maximum(1, WINDOW / (repeats[:, 0] * instructions)))
-    chain = updates * np.where(ops[:, MULTIPLY] > 0, LATENCY, SHORT_LATENCY)
+    latency = np.where(ops[:, MULTIPLY] > 0, FUSED_LATENCY, ADD_LATENCY)
+    chain = updates * np.where(ops[:, EXTREME] > 0, EXTREME_LATENCY, latency)
     chain += np.where(held[:, 0], 0.0, FORWARD)
     chain = np.where(t.updates, chain / others, 0.0)
     memory = np.maximum(loads / PORTS, stores) + gathers / PORTS
