@@ -60,7 +60,7 @@ def store_features(t: Table, estimate: Estimate, target: Target) -> np.ndarray:
         tiles.cycles, tiles.trips, tiles.arithmetic, tiles.chain, tiles.memory, tiles.issue, tiles.spills,
         tiles.size, tiles.vectors, tiles.accumulators, tiles.working, tiles.gathers,
         estimate.compute, estimate.traffic, estimate.overhead, estimate.forks, estimate.seconds * 1e9,
-        *estimate.missing.T, *touched(t, target).T, *intensity(t, trips).T,
+        *estimate.missing.T, *touched(t, target).T, *intensity(t).T,
         np.where(t.local[:, 0], t.elements[:, 0, 0] * t.item[:, 0], 0.0),
     ]  # fmt: skip
     plain = [
@@ -87,7 +87,7 @@ def touched(t: Table, target: Target) -> np.ndarray:
     return (table * present[..., None]).reshape(len(order), ACCESSES * table.shape[-1])
 
 
-def intensity(t: Table, trips: np.ndarray) -> np.ndarray:
+def intensity(t: Table) -> np.ndarray:
     """For boxes of iterations of growing size: bytes touched, and operations per byte."""
     iterations = inward(t.extent, np.multiply, 1)
     bytes_touched = (t.elements * t.item[..., None]).sum(axis=1)
