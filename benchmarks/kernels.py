@@ -9,27 +9,6 @@ from __future__ import annotations
 import math
 
 
-def peak(threads: int, chains: int, lanes: int, steps: int) -> str:
-    """Independent chains of fused multiply-adds on every core: nothing but arithmetic."""
-    return f"""
-@ms.program
-def fma_peak(X: T.Tensor(({lanes},), "float32"), Y: T.Tensor(({lanes},), "float32"),
-             Z: T.Output(({threads}, {chains}, {lanes}), "float32")):
-    acc = T.alloc(({threads}, {chains}, {lanes}), "float32")
-    for t in T.parallel({threads}):
-        for c in T.unrolled({chains}):
-            for v in T.vectorized({lanes}):
-                acc[t, c, v] = X[v]
-        for k in range({steps}):
-            for c in T.unrolled({chains}):
-                for v in T.vectorized({lanes}):
-                    acc[t, c, v] = acc[t, c, v] * X[v] + Y[v]
-        for c in T.unrolled({chains}):
-            for v in T.vectorized({lanes}):
-                Z[t, c, v] = acc[t, c, v]
-"""
-
-
 def matmul(n: int, m: int, k: int, rows: int = 6, lanes: int = 16) -> str:
     """A small matrix product: no packing, the last tile of rows shifted back over the one before."""
     row = f"T.min(i0 * {rows}, {n - rows}) + i1"

@@ -25,6 +25,7 @@ from codegen import Bench
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from timing import fastest, keep_freed_memory
 from torch_operators import counterpart
 
 import metaschedule as ms
@@ -60,18 +61,6 @@ class Row:
     @property
     def to_pass(self) -> float | None:
         return TO_PASS.get((self.name, *self.config.values()))
-
-
-def fastest(call: Callable[[], object], seconds: float) -> float:
-    """The shortest of the calls that begin within this time, of one at least."""
-    best, now = float("inf"), time.perf_counter()
-    end = now + seconds
-    while now < end:
-        start = time.perf_counter()
-        call()
-        now = time.perf_counter()
-        best = min(best, now - start)
-    return best
 
 
 def measure(name: str, config: dict[str, Any], threads: int, peak: Callable[[], float]) -> Row:
@@ -132,6 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     names = options.names or [name for name in ms.workloads.names() if name not in ("CAP", "FDENSE")]
     torch.set_num_threads(options.threads)
+    keep_freed_memory()
     peak = Bench(options.threads).peak()
     console = Console()
     console.print(f"{ms.target.resolve('native')}, {options.threads} thread(s)")

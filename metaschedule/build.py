@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from .codegen import executable
 from .codegen.constants import Rebuffer
+from .database import Database, open
 from .ir import Program, changed
 from .runtime import Executable
 from .schedule import Schedule
+from .search import best_schedule
 from .space.untuned import untuned
 from .target import Target, resolve
 
@@ -20,13 +23,17 @@ def build(
     target: Target | str = "native",
     constants: Mapping[str, Any] | None = None,
     threads: int | None = None,
+    database: str | os.PathLike[str] | Database | None = None,
 ) -> Executable:
     """Compile a program, or exactly what a schedule made of one.
 
-    A program gets the most plausible schedule of the default space, by an analytical cost model and without
-    measuring; `build(Schedule(program))` is the loops as written. `constants` fixes parameters by name, which
-    then are no call arguments: stages that depend on them alone (packing, for one) are done now. `threads` is
-    how many threads the kernel may use (default: `metaschedule.runtime.get_num_threads()`).
+    A program gets the fastest schedule that the `database` has for it and the target; the log (at level INFO)
+    says whether there was one. Otherwise it gets the most plausible schedule of the default space, by an
+    analytical cost model and without measuring; `build(Schedule(program))` is the loops as written.
+
+    `constants` fixes parameters by name, which then are no call arguments: stages that depend on them alone
+    (packing, for one) are done now. `threads` is how many threads the kernel may use (default:
+    `metaschedule.runtime.get_num_threads()`).
 
     >>> import numpy as np
     >>> from metaschedule import workloads
@@ -35,14 +42,26 @@ def build(
     >>> gmm(x, y).shape
     (1, 3, 5)
     """
-    machine = resolve(target)
-    if isinstance(program, Schedule):
-        program = program.program
-    elif isinstance(program, Program):
-        program = untuned(with_constants(program, constants or ()), machine).program
-    else:
+    machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
+    if isinstance(program, Program):
+        program = chosen_schedule(with_constants(program, constants or ()), machine, database)
+    elif not isinstance(program, Schedule):
         raise TypeError(f"build takes a Program or a Schedule, got {type(program).__name__}")
-    return executable(program, machine, constants, threads)
+    return executable(program.program, machine, constants, threads)
+
+
+def chosen_schedule(
+    program: Program, target: Target, database: str | os.PathLike[str] | Database | None = None
+) -> Schedule:
+    """What `build` makes of a program: the best record, else the untuned default."""
+    if database is None:
+        return untuned(program, target)
+    db = open(database, readonly=True)
+    try:
+        return best_schedule(db, program, target) or untuned(program, target)
+    finally:
+        if db is not database:
+            db.close()
 
 
 def with_constants(program: Program, names: Collection[str]) -> Program:

@@ -30,6 +30,8 @@ LAYERS = [
     ["space"],
     ["search"],
     ["build"],
+    ["report"],
+    ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from ..ir import Binary, Call, Cast, Expr, Load, Select, Unary, operands
+from functools import lru_cache
+
+from ..ir import Binary, Call, Cast, Expr, Load, Select, Store, Unary, operands
 from ..ir.expr import COMPARISONS, LOGICAL
 
 KINDS = ("add", "multiply", "extreme", "divide", "function", "compare", "select", "cast", "index")
 ADD, MULTIPLY, EXTREME, DIVIDE, FUNCTION, COMPARE, SELECT, CAST, INDEX = range(len(KINDS))
-BINARY = {
-    "+": ADD,
-    "-": ADD,
-    "*": MULTIPLY,
-    "min": EXTREME,
-    "max": EXTREME,
-    "/": DIVIDE,
-    "//": DIVIDE,
-    "%": DIVIDE,
-}
+BINARY = {"+": ADD, "-": ADD, "*": MULTIPLY, "min": EXTREME, "max": EXTREME}
+BINARY |= dict.fromkeys(("/", "//", "%"), DIVIDE)
 BINARY |= dict.fromkeys((*COMPARISONS, *LOGICAL), COMPARE)
 # Vector instructions that a function comes to, roughly: most are polynomials.
 FUNCTION_WEIGHT = {
@@ -24,6 +18,14 @@ FUNCTION_WEIGHT = {
     "exp": 18, "exp2": 16, "sigmoid": 28, "tanh": 25, "erf": 30, "pow": 60,
 }  # fmt: skip
 OTHER_FUNCTION = 40
+
+
+@lru_cache(maxsize=1024)  # loop transformations leave the stores of a block alone: candidates share them
+def computed(s: Store) -> tuple[tuple[float, ...], tuple[Load, ...]]:
+    """The operations of a store, by KINDS, and its loads."""
+    counts, loads = [0.0] * len(KINDS), list[Load]()
+    count_operations(s.value, counts, loads)
+    return tuple(counts), tuple(loads)
 
 
 def count_operations(e: Expr, counts: list[float], loads: list[Load]) -> None:

@@ -3,7 +3,7 @@
 A store has its operations, loops by kind, guards, the figures of the analytical model, for its first accesses
 how they move and what they touch, and for boxes of iterations of growing size the memory touched and the
 arithmetic per byte. Everything that spans magnitudes is a logarithm. A program has those of its heaviest
-stores, by the analytical estimate, and the average over all of them, weighted by it.
+store, by the analytical estimate, and the average over all of them, weighted by it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table, inward
 ACCESSES = 4  # the written one and the reads that touch most
 BOXES = tuple(1 << n for n in range(4, 25, 4))  # iterations
 INNERMOST = 4  # loops described one by one
-HEAVIEST = 2  # stores described one by one
 
 
 def features(programs: Sequence[Program | Schedule], target: Target) -> np.ndarray:
@@ -44,15 +43,10 @@ def pooled(table: Table, estimate: Estimate, target: Target) -> np.ndarray:
     total = np.bincount(table.owner, weights=seconds, minlength=table.count)
     average = np.zeros((table.count, stores.shape[1]))
     np.add.at(average, table.owner, stores * (seconds / np.maximum(total[table.owner], 1e-12))[:, None])
-    order = np.lexsort((-seconds, table.owner))
-    begin = np.searchsorted(table.owner[order], np.arange(table.count + 1))
-    parts = [log(total * 1e9)[:, None], average]
-    for n in range(HEAVIEST):
-        some = begin[:-1] + n < begin[1:]
-        heavy = np.zeros_like(average)
-        heavy[some] = stores[order[begin[:-1][some] + n]]
-        parts.append(heavy)
-    return np.concatenate(parts, axis=1)
+    heaviest = np.zeros_like(average)
+    order = np.lexsort((seconds, table.owner))  # the last of a program is its heaviest
+    heaviest[table.owner[order]] = stores[order]
+    return np.concatenate([log(total * 1e9)[:, None], average, heaviest], axis=1)
 
 
 def store_features(t: Table, estimate: Estimate, target: Target) -> np.ndarray:
@@ -66,7 +60,7 @@ def store_features(t: Table, estimate: Estimate, target: Target) -> np.ndarray:
         tiles.cycles, tiles.trips, tiles.arithmetic, tiles.chain, tiles.memory, tiles.issue, tiles.spills,
         tiles.size, tiles.vectors, tiles.accumulators, tiles.working, tiles.gathers,
         estimate.compute, estimate.traffic, estimate.overhead, estimate.forks, estimate.seconds * 1e9,
-        *estimate.missing.T, *touched(t, target).T, *intensity(t, trips).T,
+        *estimate.missing.T, *touched(t, target).T, *intensity(t).T,
         np.where(t.local[:, 0], t.elements[:, 0, 0] * t.item[:, 0], 0.0),
     ]  # fmt: skip
     plain = [
@@ -93,7 +87,7 @@ def touched(t: Table, target: Target) -> np.ndarray:
     return (table * present[..., None]).reshape(len(order), ACCESSES * table.shape[-1])
 
 
-def intensity(t: Table, trips: np.ndarray) -> np.ndarray:
+def intensity(t: Table) -> np.ndarray:
     """For boxes of iterations of growing size: bytes touched, and operations per byte."""
     iterations = inward(t.extent, np.multiply, 1)
     bytes_touched = (t.elements * t.item[..., None]).sum(axis=1)

@@ -21,11 +21,11 @@ from .table import Table
 
 ROUNDS = 120  # of boosting, with all records of the fit
 MORE_ROUNDS = 20  # on top, once there are more records than a whole fit has time for
-MOST_RECORDS = 512  # in one fit: the latest
+MOST_RECORDS = 1024  # in one fit: the latest
 FEWEST_RECORDS = 8  # that are worth a fit
 PARAMETERS = {
-    "objective": "reg:squarederror", "eta": 0.1, "max_depth": 6, "min_child_weight": 2, "subsample": 0.8,
-    "colsample_bytree": 0.5, "lambda": 1.0, "base_score": 0.0, "tree_method": "hist", "max_bin": 64,
+    "objective": "reg:squarederror", "eta": 0.1, "max_depth": 5, "min_child_weight": 2, "subsample": 0.8,
+    "colsample_bytree": 0.3, "lambda": 1.0, "base_score": 0.0, "tree_method": "hist", "max_bin": 64,
     "nthread": 1, "verbosity": 0,
 }  # fmt: skip
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeGuard
 
 from ..codegen.lower.flatten import SKIP_ZEROS
 from ..codegen.lower.unroll import UNROLL
@@ -26,10 +28,13 @@ from ..ir import (
     While,
     as_int,
 )
+from ..ir.dtypes import INDEX
 from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
-from .arithmetic import KINDS, count_operations
+from .arithmetic import computed
 from .linear import UNKNOWN_EXTENT, Form, Forms
+
+skipping_zeros = lru_cache(maxsize=1024)(without_zeros)  # the same store again, for `computed`
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +72,7 @@ class Nest:
 
     loops: list[Loop]
     accesses: list[Access]
-    operations: list[float]
+    operations: tuple[float, ...]
     guards: list[Guard]
     conditions: list[set[Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
     executed: float  # the share of instances that these let through, as far as it shows
@@ -205,7 +210,7 @@ class _Walk:
             self.conditions.append(reducing)
         body = s.body
         if s.annotations.get(SKIP_ZEROS):
-            body = tuple(without_zeros(x) if isinstance(x, Store) else x for x in body)
+            body = tuple(skipping_zeros(x) if isinstance(x, Store) else x for x in body)
         self.guarded(s.predicate, body, key)
         if s.init:
             self.conditions.pop()
@@ -214,8 +219,7 @@ class _Walk:
     def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
         guards, others, executed = len(self.guards), len(self.conditions), self.executed
         for cond in conditions:
-            limit = as_int(cond.b) if isinstance(cond, Binary) and cond.op == "<" else None
-            if limit is not None and isinstance(cond, Binary):
+            if is_bound(cond) and (limit := as_int(cond.b)) is not None:
                 self.guards.append(Guard(self.forms.of(cond.a), limit))
             else:
                 self.conditions.append({var for var, _, _ in self.forms.irregular(cond)})
@@ -225,9 +229,7 @@ class _Walk:
         self.executed = executed
 
     def store(self, s: Store) -> None:
-        operations = [0.0] * len(KINDS)
-        loads: list = []
-        count_operations(s.value, operations, loads)
+        operations, loads = computed(s)
         of = self.forms.of
         written = Access(s.buffer, [of(i) for i in s.indices])
         accesses = [written]
@@ -242,6 +244,11 @@ class _Walk:
         self.found.append(
             Nest(list(self.loops), accesses, operations, guards, conditions, self.executed, self.copies)
         )
+
+
+def is_bound(cond: Expr) -> TypeGuard[Binary]:
+    """Whether a condition compares an index: `i0 * 6 + i1 < 128`."""
+    return isinstance(cond, Binary) and cond.op == "<" and cond.a.dtype == INDEX
 
 
 def share(cond: Expr) -> float:

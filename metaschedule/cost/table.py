@@ -146,9 +146,8 @@ class Table:
         self.elements = width.prod(axis=2)
         # The box of an intermediate buffer is its storage.
         shape = np.where(self.local[..., None], width[..., 0], self.shape)
-        strides = np.cumprod(np.concatenate([np.ones_like(shape[..., :1]), shape[..., :0:-1]], -1), -1)[
-            ..., ::-1
-        ]
+        inner = np.concatenate([np.ones_like(shape[..., :1]), shape[..., :0:-1]], axis=-1)
+        strides = np.cumprod(inner, axis=-1)[..., ::-1]
         self.stride = (self.coefficient * strides[..., None]).sum(axis=2)
         self.pitch = strides * self.item[..., None]
         whole = np.logical_and.accumulate((width >= shape[..., None])[:, :, :0:-1], axis=2)[:, :, ::-1]

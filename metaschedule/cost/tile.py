@@ -7,16 +7,16 @@ operands that the loops around do not move stay in registers, as far as there ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..target import Target
 from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY, SELECT
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table
 
-LATENCY = 4.0  # cycles from one fused multiply-add to the next that needs its result
-SHORT_LATENCY = 3.0  # the same of an addition or a maximum
+# Cycles until an operation that needs the result of another may start.
+ADD_LATENCY = 3.0
+FUSED_LATENCY = 4.0
+EXTREME_LATENCY = 5.0  # NaN is looked for
 FORWARD = 9.0  # cycles from a store to a load that needs its result
 PORTS = 2.0  # vector operations, and loads, per cycle
 ISSUE = 5.0  # instructions per cycle
@@ -38,115 +38,122 @@ ROUNDING = 4.0  # exponent of the norm that joins the limits
 INSTRUCTIONS = {EXTREME: 3.0, DIVIDE: 8.0, FUNCTION: 1.0, COMPARE: 1.0, SELECT: 1.0, CAST: 1.0}
 
 
-@dataclass(slots=True, eq=False)
 class Tiles:
-    """One number per store. Times are cycles per execution of the tile, of which there are `trips`."""
+    """The tiles of a table's stores: arrays over the stores, some also over accesses (the written one first)
+    and loops. Times are `cycles` per execution of a tile, of which there are `trips`."""
 
-    cycles: np.ndarray
-    trips: np.ndarray
-    arithmetic: np.ndarray
-    chain: np.ndarray
-    memory: np.ndarray
-    issue: np.ndarray
-    spills: np.ndarray
-    vectors: np.ndarray
-    size: np.ndarray
-    accumulators: np.ndarray
-    working: np.ndarray
-    gathers: np.ndarray
-    loops: np.ndarray  # per store and loop: whether it is a loop when the program runs
+    def __init__(self, t: Table, target: Target) -> None:
+        self.find_vectors(t, target)
+        self.count_values(t)
+        self.keep_in_registers(t, target)
+        self.count_instructions(t)
+        self.take_time(t)
 
+    def find_vectors(self, t: Table, target: Target) -> None:
+        """The loops of the tile, and the hardware vectors of its vectorised one. LLVM vectorises a plain loop
+        over contiguous elements."""
+        position = np.arange(t.extent.shape[1])
+        loops = ((t.kind == SERIAL) | (t.kind == PARALLEL)) & (t.extent > 1)
+        innermost = np.where(loops, position, -1).max(axis=1)
+        at = np.maximum(innermost, 0)[:, None]
+        step = np.take_along_axis(t.stride, at[..., None], 2)[..., 0]
+        self.lanes = np.maximum(1, target.vector_bytes // np.maximum(t.item.max(axis=1), 1))
+        vector = (t.kind == VECTORIZED) & (t.extent > 1)
+        self.divided = np.take_along_axis(t.fused, at, 1)[:, 0]  # digits worked out for every iteration
+        plain = ~vector.any(axis=1) & (innermost >= 0) & (t.tests == 0) & ~self.divided & (step[:, 0] == 1)
+        plain &= (step <= 1).all(axis=1) & (np.take_along_axis(t.extent, at, 1)[:, 0] >= self.lanes)
+        vector[plain, innermost[plain]] = True
+        self.loops = loops & ~vector
+        self.inside = (position > innermost[:, None]) | vector
+        self.outer = np.where(self.inside, 1.0, t.extent)
+        self.vectorised = vector.any(axis=1)
+        self.lane_stride = np.where(vector[:, None], t.stride, 0).sum(axis=2)
+        self.width = np.where(vector, t.extent, 1).prod(axis=1)
+        whole, rest = np.divmod(self.width, self.lanes)
+        self.vectors = np.where(plain, self.width / self.lanes, whole + pieces(rest))
 
-def tiles_of(t: Table, target: Target) -> Tiles:
-    extent, stride = t.extent, t.stride
-    position = np.arange(extent.shape[1])
-    present = t.item > 0
-    loops = ((t.kind == SERIAL) | (t.kind == PARALLEL)) & (extent > 1)
-    innermost = np.where(loops, position, -1).max(axis=1)
-    in_tile = position > innermost[:, None]
-    step = np.take_along_axis(stride, np.maximum(innermost, 0)[:, None, None], 2)[..., 0]
+    def count_values(self, t: Table) -> None:
+        """The different values of an access in a tile: vectors, or elements that are not contiguous."""
+        self.present = t.item > 0
+        self.uniform = self.lane_stride == 0
+        contiguous = self.vectorised[:, None] & (self.lane_stride == 1)
+        self.unrolled = np.where((t.kind == UNROLLED) & self.inside, t.extent, 1.0)
+        self.copies = self.unrolled.prod(axis=1)
+        self.size = self.copies * self.vectors
+        self.per_copy = np.where(self.uniform, 1.0, self.width[:, None])
+        self.per_copy = np.where(contiguous, self.vectors[:, None], self.per_copy)
+        values = np.where(t.stride > 0, self.unrolled[:, None], 1).prod(axis=2) * self.per_copy
+        gathered = self.present & ~self.uniform & ~contiguous & self.vectorised[:, None]
+        square = (t.stride == 1) & (self.unrolled >= self.lanes[:, None])[:, None]
+        transposed = gathered & square.any(axis=2)
+        values = np.where(transposed, values / self.lanes[:, None], values)
+        self.values = np.where(self.present, values, 0.0)
+        instructions = np.where(gathered, np.where(transposed, TRANSPOSED, GATHERED), 0.0)
+        self.gathers = (instructions * self.values).sum(axis=1)
 
-    # Vectors. LLVM vectorises a plain loop over contiguous elements.
-    lanes = np.maximum(1, target.vector_bytes // np.maximum(t.item.max(axis=1), 1))
-    vector = (t.kind == VECTORIZED) & (extent > 1)
-    at = np.maximum(innermost, 0)[:, None]
-    plain = ~vector.any(axis=1) & (step[:, 0] == 1) & (np.take_along_axis(extent, at, 1)[:, 0] >= lanes)
-    divided = np.take_along_axis(t.fused, at, 1)[:, 0]  # its digits are worked out for every iteration
-    plain &= ((step <= 1) | ~present).all(axis=1) & (innermost >= 0) & (t.tests == 0) & ~divided
-    vector[plain, innermost[plain]] = True
-    loops &= ~vector
-    in_tile |= vector
-    vectorised = vector.any(axis=1)
-    lane_stride = np.where(vector[:, None], stride, 0).sum(axis=2)
-    width = np.where(vector, extent, 1).prod(axis=1)
-    vectors = np.where(plain, width / lanes, np.floor(width / lanes) + pieces(width % lanes))
-    uniform = lane_stride == 0
-    contiguous = vectorised[:, None] & (lane_stride == 1)
+    def keep_in_registers(self, t: Table, target: Target) -> None:
+        """What the innermost loops proper do not move is loaded before and stored after them, if it fits.
+        Instructions come in the order of the loops: an operand is in use while a loop runs that does not
+        move it."""
+        self.still = t.stride == 0
+        self.kept = innermost_run(self.still | (self.outer == 1)[:, None])
+        self.repeats = np.where(self.kept, self.outer[:, None], 1.0).prod(axis=2)
+        self.held = self.present & (self.repeats > 1)
+        self.accumulators = np.where(self.held[:, 0] & t.updates, self.values[:, 0], 0.0)
+        again = (self.unrolled > 1)[:, None] & self.still
+        first = np.where(again.any(axis=2), again.argmax(axis=2), t.extent.shape[1])
+        within = np.arange(t.extent.shape[1]) > first[..., None]
+        live = np.where(within & ~self.still, self.unrolled[:, None], 1).prod(axis=2) * self.per_copy
+        live = np.where(again.any(axis=2) & self.present & ~self.held, live, 0.0)
+        self.working = 1 + live[:, 1:].sum(axis=1)
+        room = target.vector_registers - self.accumulators - self.working
+        operands = np.where(self.held, self.values, 0.0)[:, 1:].sum(axis=1)
+        fits = np.ones_like(self.held)
+        fits[:, 1:] = (operands <= room)[:, None]
+        self.accessed = np.where(self.held & fits, self.values / self.repeats, self.values)
+        self.rounds = self.size / np.maximum(self.values[:, 0], 1)  # over the accumulators, in one tile
+        spilled = np.minimum(np.maximum(-room, 0.0) * SPILL, MOST_SPILL * self.accumulators)
+        self.spills = spilled * self.rounds
 
-    # The values of an access in a tile: vectors, or elements where these are not contiguous.
-    unrolled = np.where((t.kind == UNROLLED) & in_tile, extent, 1.0)
-    copies = unrolled.prod(axis=1)
-    per_lane = np.where(contiguous, vectors[:, None], np.where(uniform, 1.0, width[:, None]))
-    values = np.where(present, np.where(stride > 0, unrolled[:, None], 1).prod(axis=2) * per_lane, 0.0)
-    gathered = present & ~uniform & ~contiguous & vectorised[:, None]
-    transposed = gathered & ((stride == 1) & (unrolled >= lanes[:, None])[:, None]).any(axis=2)
-    values = np.where(transposed, values / lanes[:, None], values)
-    gathers = (np.where(gathered, np.where(transposed, TRANSPOSED, GATHERED), 0.0) * values).sum(axis=1)
-    size = copies * vectors
+    def count_instructions(self, t: Table) -> None:
+        ops = t.operations
+        each = np.maximum(ops[:, ADD], ops[:, MULTIPLY]) + LANE_TEST * t.lane_tests
+        each += sum(ops[:, kind] * count for kind, count in INSTRUCTIONS.items())
+        horizontal = self.vectorised & self.uniform[:, 0] & t.updates
+        self.combined = np.where(horizontal, self.copies * np.ceil(self.vectors / VECTORS_AT_ONCE), 0.0)
+        self.operations = self.size * each + self.gathers + self.combined * HORIZONTAL
+        self.stores = self.accessed[:, 0]
+        self.loads = self.accessed[:, 1:].sum(axis=1) + np.where(t.updates, self.stores, 0.0)
+        divisions = np.where(self.divided, DIVISION * t.fused.sum(axis=1), 0.0)
+        self.instructions = self.operations + self.loads + self.stores + LOOP + divisions
 
-    # What the innermost loops proper do not move is loaded before them and stored after them.
-    outer = np.where(in_tile, 1.0, extent)
-    still = stride == 0
-    kept = innermost_run(still | (outer == 1)[:, None])
-    repeats = np.where(kept, outer[:, None], 1.0).prod(axis=2)
-    held = present & (repeats > 1)
-    accumulators = np.where(held[:, 0] & t.updates, values[:, 0], 0.0)
-    # Instructions come in the order of the loops: a value is in use while a loop runs that does not move it.
-    again = (unrolled > 1)[:, None] & still
-    inside = position > np.where(again.any(axis=2), again.argmax(axis=2), len(position))[..., None]
-    live = np.where(inside & ~still, unrolled[:, None], 1).prod(axis=2) * per_lane
-    live = np.where(again.any(axis=2) & present & ~held, live, 0.0)
-    working = 1 + live[:, 1:].sum(axis=1)
-    room = target.vector_registers - accumulators - working
-    operands = np.where(held, values, 0.0)[:, 1:].sum(axis=1)
-    once = np.where(held, 1 / repeats, 1.0)
-    once[:, 1:] = np.where((operands <= room)[:, None], once[:, 1:], 1.0)
-    rounds = size / np.maximum(values[:, 0], 1)  # over the accumulators, in one tile
-    spills = np.minimum(np.maximum(-room, 0.0) * SPILL, MOST_SPILL * accumulators) * rounds
+    def take_time(self, t: Table) -> None:
+        self.arithmetic = self.operations / PORTS
+        self.chain = np.where(t.updates, self.latency_of_updates(t) / self.other_chains(), 0.0)
+        self.memory = np.maximum(self.loads / PORTS, self.stores) + self.gathers / PORTS
+        copied = np.where((t.kind == UNROLLED) & ~self.inside, t.extent, 1.0).prod(axis=1)
+        large = self.instructions * copied > LARGEST_CODE
+        self.issue = self.instructions / np.where(large, SLOW_ISSUE, ISSUE)
+        limits = np.stack([self.arithmetic, self.chain, self.memory, self.issue])
+        self.cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + self.spills + TEST * t.tests
+        masks = (t.rest == 0) | (t.rest % self.lanes > 0)
+        self.cycles += np.where(masks, t.masked * self.size * MASKED, 0.0)
+        self.trips = self.outer.prod(axis=1) * t.executed
 
-    # Instructions and limits.
-    ops = t.operations
-    other = sum(ops[:, kind] * count for kind, count in INSTRUCTIONS.items())
-    arithmetic = (
-        size * (np.maximum(ops[:, ADD], ops[:, MULTIPLY]) + other + LANE_TEST * t.lane_tests) + gathers
-    )
-    horizontal = vectorised & uniform[:, 0] & t.updates
-    combined = np.where(horizontal, copies * np.ceil(vectors / VECTORS_AT_ONCE), 0.0)
-    arithmetic += combined * HORIZONTAL
-    updates = np.where(horizontal, combined / np.maximum(values[:, 0], 1), rounds)
-    loads = (values * once)[:, 1:].sum(axis=1) + np.where(t.updates, values[:, 0] * once[:, 0], 0.0)
-    stores = values[:, 0] * once[:, 0]
-    instructions = arithmetic + loads + stores + LOOP
-    instructions += np.where(divided, DIVISION * t.fused.sum(axis=1), 0.0)
-    # Chains of other accumulators run meanwhile, as far as the core sees them.
-    turns = innermost_run(kept[:, 0] | ~still[:, 0] | (outer == 1)) & ~kept[:, 0]
-    others = np.where(turns, outer, 1.0).prod(axis=1)
-    others = np.minimum(others, np.maximum(1, WINDOW / (repeats[:, 0] * instructions)))
-    chain = updates * np.where(ops[:, MULTIPLY] > 0, LATENCY, SHORT_LATENCY)
-    chain += np.where(held[:, 0], 0.0, FORWARD)
-    chain = np.where(t.updates, chain / others, 0.0)
-    memory = np.maximum(loads / PORTS, stores) + gathers / PORTS
-    code = instructions * np.where((t.kind == UNROLLED) & ~in_tile, extent, 1.0).prod(axis=1)
-    issue = instructions / np.where(code > LARGEST_CODE, SLOW_ISSUE, ISSUE)
-    limits = np.stack([arithmetic / PORTS, chain, memory, issue])
-    cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + spills + TEST * t.tests
-    cycles += np.where((t.rest == 0) | (t.rest % lanes > 0), t.masked * size * MASKED, 0.0)
-    trips = outer.prod(axis=1) * t.executed
-    return Tiles(
-        cycles=cycles, trips=trips, arithmetic=limits[0], chain=chain, memory=memory, issue=issue,
-        spills=spills, vectors=vectors, size=size, accumulators=accumulators, working=working,
-        gathers=gathers, loops=loops,
-    )  # fmt: skip
+    def latency_of_updates(self, t: Table) -> np.ndarray:
+        """Cycles of the updates of one accumulator in a tile, which wait for each other."""
+        latency = np.where(t.operations[:, MULTIPLY] > 0, FUSED_LATENCY, ADD_LATENCY)
+        latency = np.where(t.operations[:, EXTREME] > 0, EXTREME_LATENCY, latency)
+        combined = self.combined / np.maximum(self.values[:, 0], 1)
+        updates = np.where(self.combined > 0, combined, self.rounds)
+        return updates * latency + np.where(self.held[:, 0], 0.0, FORWARD)
+
+    def other_chains(self) -> np.ndarray:
+        """How many chains, of other accumulators, the core sees and runs meanwhile."""
+        kept, still = self.kept[:, 0], self.still[:, 0]
+        turns = innermost_run(kept | ~still | (self.outer == 1)) & ~kept
+        others = np.where(turns, self.outer, 1.0).prod(axis=1)
+        return np.minimum(others, np.maximum(1, WINDOW / (self.repeats[:, 0] * self.instructions)))
 
 
 def innermost_run(condition: np.ndarray) -> np.ndarray:

@@ -11,10 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from ..codegen import generate
 from ..errors import ScheduleError, VerifyError
 from ..interpreter import InterpreterError, interpret
-from ..ir import Program
+from ..ir import Buffer, Program
 from ..runtime import ArgSpec, Kernel
 from ..target import Target, missing_features, resolve
 from .arena import Arena
@@ -23,6 +22,7 @@ from .numerics import exact_magnitude, tolerance
 from .outcome import Limits, MeasureError, Outcome, one_line
 from .pool import Job, Pool
 from .reference import reference_kernel
+from .steps import Step, joined, steps_of
 
 REFERENCE_SECONDS = 120.0  # once per workload, and without vectors
 IN_FLIGHT = 2  # per builder: one compiles while the next is on its way
@@ -36,7 +36,10 @@ Candidate = Program | Kernel
 
 @dataclass(frozen=True)
 class Built:
-    kernel: Kernel
+    """`code` is the object code of the steps, one after the other, of these `sizes`."""
+
+    steps: list[Step]
+    sizes: list[int]
     code: bytes
     seconds: float
 
@@ -120,43 +123,43 @@ class Measurer:
     def _build(self, candidates: Sequence[Candidate]) -> list[Built | Outcome]:
         """Everything is built before anything runs: one would spoil the other's times."""
         self._runner.start()
-        makers: list[Callable[[], Kernel]] = [partial(self._kernel, c) for c in candidates]
+        makers = [partial(self._steps, candidate) for candidate in candidates]
         if self._has_reference:
             return self._compile(makers)
         as_written = partial(reference_kernel, self._program, self._target)
-        reference, *entries = self._compile([as_written, *makers])
+        reference, *entries = self._compile([lambda: steps_of(as_written(), self._target), *makers])
         self._establish(reference)
         return entries
 
-    def _kernel(self, candidate: Candidate) -> Kernel:
-        kernel = candidate if isinstance(candidate, Kernel) else generate(candidate, self._target)
-        if shapes(kernel.params) != shapes(self._inputs + self._outputs):
+    def _steps(self, candidate: Candidate) -> list[Step]:
+        if shapes(candidate.params) != shapes(self._inputs + self._outputs):
             raise ScheduleError("its parameters are not the workload's")
-        return kernel
+        return steps_of(candidate, self._target)
 
-    def _compile(self, makers: Sequence[Callable[[], Kernel]]) -> list[Built | Outcome]:
-        kernels: dict[int, tuple[Kernel, float]] = {}
+    def _compile(self, makers: Sequence[Callable[[], list[Step]]]) -> list[Built | Outcome]:
+        made: dict[int, tuple[list[Step], float]] = {}
         entries: dict[int, Built | Outcome] = {}
 
         def jobs() -> Iterator[Job]:
             for i, make in enumerate(makers):
                 begin = time.perf_counter()
                 try:
-                    kernel = make()
+                    steps = make()
                 except (ScheduleError, VerifyError) as error:
                     entries[i] = Outcome("illegal", detail=error.message)
                 except Exception as error:  # a bug of ours or of an extension, recorded with the candidate
                     entries[i] = Outcome("build error", detail=one_line(error))
                 else:
-                    kernels[i] = kernel, time.perf_counter() - begin
-                    header = {"target": kernel.target.to_json()}
-                    yield Job(i, self._limits.build_seconds, header, kernel.llvm.encode())
+                    made[i] = steps, time.perf_counter() - begin
+                    sizes, texts = joined([step.kernel.llvm.encode() for step in steps])
+                    header = {"target": steps[-1].kernel.target.to_json(), "sizes": sizes}
+                    yield Job(i, self._limits.build_seconds, header, texts)
 
         for job, (answer, code) in self._builders.run(jobs()):
-            kernel, seconds = kernels.pop(job.key)
+            steps, seconds = made.pop(job.key)
             seconds += answer.get("seconds", 0.0)
             if answer["kind"] == "ok":
-                entries[job.key] = Built(kernel, code, seconds)
+                entries[job.key] = Built(steps, answer["sizes"], code, seconds)
             else:
                 entries[job.key] = Outcome(answer["kind"], detail=answer["detail"], build_seconds=seconds)
         return [entries[i] for i in range(len(makers))]
@@ -187,8 +190,8 @@ class Measurer:
         return [outcomes[i] for i in range(len(entries))]
 
     def _job(self, key: int, built: Built, seconds: float, **more: float | bool | None) -> Job:
-        kernel = replace(built.kernel, llvm="").to_json()
-        return Job(key, seconds, {"kernel": kernel, **more}, built.code)
+        steps = [step.to_json() for step in built.steps]
+        return Job(key, seconds, {"steps": steps, "sizes": built.sizes, **more}, built.code)
 
     def _establish(self, reference: Built | Outcome) -> None:
         """Fill the arena: inputs and what the program makes of them as written.
@@ -231,7 +234,7 @@ class Measurer:
         return f"{answer['kind']}: {answer['detail']}", ()
 
 
-def shapes(arrays: Sequence[ArgSpec] | Sequence[np.ndarray]) -> list[str]:
+def shapes(arrays: Sequence[ArgSpec] | Sequence[Buffer] | Sequence[np.ndarray]) -> list[str]:
     return [f"{a.dtype}{list(a.shape)}" for a in arrays]
 
 

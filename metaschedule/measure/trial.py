@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from ..ir import numpy_dtype
-from ..runtime import ArgSpec, Executable, Kernel
+from ..runtime import ArgSpec, Executable
 from ..runtime.kernel import align
 from .arena import Arena
 from .compare import difference
 from .frames import Frame, Header
 from .outcome import one_line
+from .steps import Step, parted
 
 NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
 HOPELESS = 4.0  # times the best: not worth more calls
@@ -52,31 +53,44 @@ class Trial:
         self._timed = aligned(inputs + self._outputs)
         self._input_count = first
 
-    def answer(self, header: Header, code: bytes) -> Frame:
-        kernel = Kernel.from_json(header["kernel"])
+    def answer(self, header: Header, codes: bytes) -> Frame:
+        steps = [Step.from_json(step) for step in header["steps"]]
+        *preparation, (step, code) = zip(steps, parted(header["sizes"], codes), strict=True)
         reference = "reference" in header
-        exe = Executable(kernel, code=code, threads=1 if reference else self._threads)
+        constants = self._prepared(*preparation[0]) if preparation else {}
+        threads = 1 if reference else self._threads
+        exe = Executable(step.kernel, code=code, constants=constants, threads=threads)
         try:
-            seconds = self._call(exe, NAN)
+            seconds = self._call(exe, step, NAN)
             if reference:  # the parent reads it from the guarded outputs
                 return {"kind": "ok"}, b""
             self._compare(self._guarded)
             bar = HOPELESS * header["best"] + OVERHEAD if header["best"] else math.inf
             if seconds > max(bar, LONG):
                 return {"kind": "ok", "times": [seconds]}, b""
-            times = self._time(exe, bar, header["min_time"])
+            times = self._time(exe, step, bar, header["min_time"])
             self._compare(self._timed)
-            self._call(exe, HUGE)
+            self._call(exe, step, HUGE)
             self._compare(self._guarded)
         except RuntimeError as error:  # also what a failed assertion raises
             return {"kind": "wrong result", "detail": one_line(str(error))}, b""
         return {"kind": "ok", "times": times}, b""
 
-    def _call(self, exe: Executable, garbage: int) -> float:
+    def _prepared(self, step: Step, code: bytes) -> dict[str, np.ndarray]:
+        """The constants that a step makes of the workload's."""
+        exe = Executable(step.kernel, code=code, threads=self._threads)
+        results = exe(*[self._guarded[n] for n in step.takes])
+        names = [spec.name for spec in step.kernel.outputs]
+        return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
+
+    def _arguments(self, step: Step, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [*(arrays[n] for n in step.takes), *arrays[self._input_count :]]
+
+    def _call(self, exe: Executable, step: Step, garbage: int) -> float:
         for array in self._guarded[self._input_count :]:
             array.reshape(-1).view(np.uint8)[...] = garbage
         exe.fill_workspace(garbage)
-        return stopwatch(exe, self._guarded)
+        return stopwatch(exe, self._arguments(step, self._guarded))
 
     def _compare(self, arguments: Sequence[np.ndarray]) -> None:
         results = arguments[self._input_count :]
@@ -84,7 +98,7 @@ class Trial:
             if found := difference(spec, got, want, self._tolerance):
                 raise Wrong(found)
 
-    def _time(self, exe: Executable, bar: float, min_time: float) -> list[float]:
+    def _time(self, exe: Executable, step: Step, bar: float, min_time: float) -> list[float]:
         """Seconds of repeated calls; of one only, if none of the first is below the bar.
 
         Single calls come first: an interruption spoils one of them, but all that a repeat in a native loop
@@ -93,10 +107,11 @@ class Trial:
         """
         for array, source in zip(self._timed, self._guarded[: self._input_count]):
             array[...] = source
+        arguments = self._arguments(step, self._timed)
         calls: list[float] = []
         total = 0.0
         while len(calls) < FEWEST or (len(calls) < MOST and total < min_time / 2):
-            calls.append(stopwatch(exe, self._timed))
+            calls.append(stopwatch(exe, arguments))
             total += calls[-1]
             if len(calls) == FEWEST and min(calls) > bar:
                 return [min(calls)]
@@ -105,7 +120,7 @@ class Trial:
         interrupted = total > 2 * len(calls) * statistics.median(calls)
         if interrupted or min(calls) > LONG:
             return calls
-        repeats = list(exe.benchmark(*self._timed, min_time=min_time / 2).times)
+        repeats = list(exe.benchmark(*arguments, min_time=min_time / 2).times)
         return min(calls, repeats, key=statistics.median)
 
 

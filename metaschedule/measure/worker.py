@@ -18,6 +18,7 @@ from ..runtime import CompileError, compile_object
 from ..target import Target
 from .frames import Frame, Header, pack, unpack
 from .outcome import one_line
+from .steps import joined, parted
 from .trial import Trial
 
 PR_SET_PDEATHSIG = 1
@@ -90,17 +91,19 @@ def limit(memory: int) -> None:
         resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def build(header: Header, text: bytes) -> Frame:
-    """LLVM text to object code."""
+def build(header: Header, texts: bytes) -> Frame:
+    """LLVM texts to object code."""
+    target = Target.from_json(header["target"])
     try:
-        code = compile_object(text.decode(), Target.from_json(header["target"]))
+        codes = [compile_object(text.decode(), target) for text in parted(header["sizes"], texts)]
     except CompileError as error:
         message = str(error)
         if error.path:  # whoever sent the text still has it
             error.path.unlink()
             message = message.rpartition("\n")[0]
         return {"kind": "build error", "detail": one_line(message)}, b""
-    return {"kind": "ok"}, code
+    sizes, code = joined(codes)
+    return {"kind": "ok", "sizes": sizes}, code
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..schedule import BlockRV, Trace
+from ..schedule import BlockRV, Primitive, Trace
 from ..schedule.primitive.base import mapped
 from .facts import CLAIMED, TILED
 
@@ -46,7 +44,7 @@ def outline(trace: Trace) -> str:
     for i in trace.instructions:
         p = i.primitive
         fields = dict(zip(p.names, p.operands()))
-        name = next((names[h] for h in handles(p.operands()) if h in names), "")
+        name = next((names[h] for h in handles(p) if h in names), "")
         if p.op == "get_block":
             name = fields["name"]
         elif p.op == "reorder":
@@ -62,9 +60,10 @@ def outline(trace: Trace) -> str:
     return "; ".join([*steps, *modules]) or "loops as written"
 
 
-def handles(operands: Any) -> list[object]:
+def handles(primitive: Primitive) -> list[object]:
+    """The handles among the operands of a step."""
     found: list[object] = []
-    mapped(operands, found.append)
+    mapped(primitive.operands(), found.append)
     return found
 
 

@@ -17,6 +17,7 @@ from ..ir import Program, structural_hash
 from ..schedule import BlockRV, Schedule, Trace
 from ..target import Target, resolve
 from .facts import blocks_from_outputs, claimed
+from .size import Size, size_of
 
 Module = Callable[[Schedule, BlockRV, Target], list[Schedule]]
 PostProcessor = Callable[[Schedule, Target], None]
@@ -33,6 +34,7 @@ class SpaceLike(Protocol):
     @property
     def name(self) -> str: ...
     def sketches(self, program: Program) -> list[Trace]: ...
+    def explored(self, program: Program) -> tuple[list[Trace], Rejections]: ...
     def sample(self, program: Program, rng: random.Random | int = 0) -> Schedule: ...
     def check(self, sch: Schedule) -> None: ...
 
@@ -165,6 +167,12 @@ class Space:
             help=f"most often: {refused.most_common(1)}; see `metaschedule space` for all reasons",
         )
 
+    def size(self, program: Program) -> Size:
+        """How many decision vectors the sketches have together: exact where no random variable depends on
+        another, else an unbiased estimate; `print` says which."""
+        sizes = [size_of(sketch, program) for sketch in self.sketches(program)]
+        return Size(sum(sizes), all(size.exact for size in sizes))
+
     def check(self, sch: Schedule) -> None:
         """Raise `ScheduleError` if a candidate should not be built."""
         for check in self.checks:
@@ -218,6 +226,10 @@ class FunctionSpace:
             ops = [(i.primitive.op, repr(i.primitive)) for i in trace.instructions]
             found.setdefault(repr(ops), trace)
         return list(found.values())
+
+    def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
+        """The sketches; a function refuses nothing."""
+        return self.sketches(program), Counter()
 
     def sample(self, program: Program, rng: random.Random | int = 0) -> Schedule:
         """What the function makes of the program with these random numbers."""

@@ -13,6 +13,7 @@ from metaschedule.ir import Program
 from metaschedule.measure import KINDS, MeasureError, Measurer
 from metaschedule.measure.measurer import CONFIRM_ROUNDS
 from metaschedule.measure.reference import reference_kernel
+from metaschedule.measure.steps import steps_of
 from metaschedule.runtime import Executable, random_arrays
 from metaschedule.script import parse
 from metaschedule.target import resolve
@@ -164,3 +165,32 @@ def test_the_reference_is_the_program_as_written_bit_for_bit() -> None:
         reference = Executable(reference_kernel(program, resolve()))(*inputs)
         as_written = Executable(generate(program, resolve(), fma=False))(*inputs)
         np.testing.assert_array_equal(reference, as_written)
+
+
+def test_work_on_constants_is_a_step_of_its_own() -> None:
+    text = """
+def f(X: T.Tensor((8,)), W: T.Tensor((8,), "float32"{constant}), Y: T.Output((8,))):
+    V = T.alloc((8,), "float32")
+    for i in range(8):
+        V[i] = W[i] + 1.0
+    for i in range(8):
+        Y[i] = X[i] * V[i]
+"""
+    for constant, takes in (("", [(0, 1)]), (", constant=True", [(1,), (0,)])):
+        program = parse(text.format(constant=constant))
+        assert [step.takes for step in steps_of(program, resolve())] == takes
+
+
+def test_wrong_constants_are_wrong_results() -> None:
+    text = """
+def f(X: T.Tensor((8,)), W: T.Tensor((8,), "float32", constant=True), Y: T.Output((8,))):
+    V = T.alloc((8,), "float32")
+    for i in range(8):
+        V[i] = W[i] + 1.0
+    for i in range(8):
+        Y[i] = X[i] * V[i]
+"""
+    with Measurer(parse(text)) as m:
+        right, wrong = m.measure([parse(text), parse(text.replace("+ 1.0", "+ 2.0"))])
+    assert right.ok
+    assert wrong.kind == "wrong result"

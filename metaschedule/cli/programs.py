@@ -1,0 +1,53 @@
+"""Which program a command is about: the name of a workload, or `file.py:name`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from .. import workloads
+from ..ir import Program
+
+
+def find_program(spec: str, config: int = 0) -> Program:
+    """The program that `GMM`, or `kernels.py:blur`, stands for. A name in a file is a program or a function
+    that makes one."""
+    path, colon, name = spec.rpartition(":")
+    if not colon:
+        if spec not in workloads.names():
+            known = ", ".join(workloads.names())
+            raise typer.BadParameter(
+                f"there is no workload {spec!r}; known are {known}, or give file.py:name"
+            )
+        count = len(workloads.configurations(spec))
+        if not 0 <= config < count:
+            raise typer.BadParameter(f"{spec} has configurations 0 to {count - 1}, not {config}")
+        return workloads.create(spec, config)
+    found = loaded(Path(path), name)
+    program = found() if isinstance(found, Callable) and not isinstance(found, Program) else found
+    if not isinstance(program, Program):
+        raise typer.BadParameter(
+            f"{spec} is a {type(program).__name__}, neither a program nor a function that makes one"
+        )
+    return program
+
+
+def loaded(path: Path, name: str) -> Any:
+    """What is called `name` in a Python file."""
+    if not path.is_file():
+        raise typer.BadParameter(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise typer.BadParameter(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses in the file look themselves up
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        names = ", ".join(n for n, v in vars(module).items() if isinstance(v, Program)) or "no programs"
+        raise typer.BadParameter(f"{path} has no {name!r}; it has {names}")
+    return getattr(module, name)

@@ -1,0 +1,59 @@
+"""What a candidate runs: its kernel, before that perhaps one that prepares its constants.
+
+Stages that depend on constants alone are done when a kernel is built, so they are not timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..codegen import generate, split_constants
+from ..ir import Program
+from ..runtime import Kernel
+from ..target import Target
+
+
+@dataclass(frozen=True)
+class Step:
+    """`takes` are the positions, among the workload's inputs, of those that the kernel is called with. Its
+    other inputs are what the step before it gives."""
+
+    kernel: Kernel
+    takes: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the LLVM text: who runs it has the object code."""
+        return {"kernel": replace(self.kernel, llvm="").to_json(), "takes": self.takes}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Step:
+        return Step(Kernel.from_json(data["kernel"]), tuple(data["takes"]))
+
+
+def steps_of(candidate: Program | Kernel, target: Target) -> list[Step]:
+    """The last one is the kernel proper."""
+    if isinstance(candidate, Kernel):
+        return [Step(candidate, tuple(range(len(candidate.inputs))))]
+    position = {b: n for n, b in enumerate(candidate.inputs)}
+    parts = [part for part in split_constants(candidate) if part is not None]
+    return [
+        Step(generate(part, target), tuple([position[b] for b in part.inputs if b in position]))
+        for part in parts
+    ]
+
+
+def joined(parts: Sequence[bytes]) -> tuple[list[int], bytes]:
+    """Several payloads in one, with their sizes."""
+    return [len(part) for part in parts], b"".join(parts)
+
+
+def parted(sizes: Sequence[int], payload: bytes) -> list[bytes]:
+    """What `joined` was given.
+
+    >>> parted(*joined([b"one", b"three"]))
+    [b'one', b'three']
+    """
+    ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
+    return [payload[end - size : end] for size, end in zip(sizes, ends)]
