@@ -16,6 +16,7 @@ from ..state import State
 from .definitions import leaves_by_kind
 from .forms import are_apart, never_ahead, same_iteration
 from .frame import Frame
+from .loop_frame import LoopFrame
 from .meeting import RegionAccess, by_map, meet_cheaply, rows, touched_by
 from .reducers import commutes
 from .touching import touch
@@ -33,7 +34,7 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
     below = touched_by(s, s.children[loop])
     if below.problem:
         return below.problem
-    frame = Frame(s, s.parent[loop], moving=loop)
+    frame = LoopFrame(s, loop)
     for buffer in dict.fromkeys(below.written):
         group = below.accesses[buffer]
         if buffer in below.loaded:
@@ -117,7 +118,7 @@ def crossing(s: State, loops: list[Var]) -> str | None:
     """Why loops that follow one another may not become one: an iteration of a later loop needs or disturbs
     iterations of an earlier one that would come after it. None if that is certainly not so."""
     parts = [touched_by(s, s.children[v]) for v in loops]
-    frames = [Frame(s, s.parent[v], moving=v) for v in loops]
+    frames = [LoopFrame(s, v) for v in loops]
     for part in parts:
         if part.problem:
             return part.problem

@@ -1,10 +1,9 @@
 """Indices as sums over loops, seen from a place in the tree.
 
 A `Frame` is a place: the loops around it are *outside* and stand still, the loops below are *inside* and
-range; in between there may be one loop that is *moving*. Variables that have a definition are kept whole
-where all their loops are on one side: then a tile whose loops were split again, fused or guarded is still one
-number, and nothing is expanded. A frame gives what an index covers as the loops inside range (`span`), and
-how it depends on the moving loop (`form`).
+range. Variables that have a definition are kept whole where all their loops are on one side: then a tile
+whose loops were split again, fused or guarded is still one number, and nothing is expanded. `span` is what an
+index covers as the loops inside range.
 """
 
 from __future__ import annotations
@@ -12,17 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ...arith import Domain, relax
-from ...ir import Binary, Block, Expr, Var, as_int, expr_key, same_expr, substitute
+from ...ir import Binary, Block, Expr, Var, as_int, same_expr, substitute
 from ..linear import linear, plus, times
 from ..state import ROOT, Key, Part, Split, State
-from .definitions import variables
-from .forms import Form
 from .touching import loads
 
-OUTSIDE, MOVING, INSIDE, MIXED = 1, 2, -1, 0
+OUTSIDE, INSIDE, MIXED = 1, -1, 0  # where the loops of a variable are
 
 
 @dataclass(slots=True)
@@ -60,12 +56,12 @@ class Span:
 
 
 class Frame:
-    """A place: a loop, or the body of a block or of the program. With `moving`, a loop below the place."""
+    """A place: a loop, or the body of a block or of the program."""
 
-    __slots__ = ("definitions", "forms", "key", "moving", "outside", "s", "sides")
+    __slots__ = ("definitions", "key", "outside", "s", "sides")
 
-    def __init__(self, s: State, key: Key, moving: Var | None = None) -> None:
-        self.s, self.key, self.moving = s, key, moving
+    def __init__(self, s: State, key: Key) -> None:
+        self.s, self.key = s, key
         self.definitions = s.definitions
         self.outside: set[Var] = set()
         if not isinstance(key, str):
@@ -73,7 +69,6 @@ class Frame:
             if isinstance(key, Var):
                 self.outside.add(key)
         self.sides: dict[Var, int] = {}
-        self.forms: dict[Expr, Form | None] = {}
 
     # --- which side ---
 
@@ -90,10 +85,7 @@ class Frame:
         if found is None:
             known = self.definitions.get(var)
             if known is None:
-                if var is self.moving:
-                    found = MOVING
-                else:
-                    found = OUTSIDE if var in self.outside or var not in self.s.nodes else INSIDE
+                found = OUTSIDE if var in self.outside or var not in self.s.nodes else INSIDE
             elif type(known) is Part:
                 found = self.side(known.whole)
             else:
@@ -233,12 +225,24 @@ class Frame:
             return False
         return a.terms == b.terms or self.loops_of(a) == self.loops_of(b)
 
-    def loops_of(self, span: Span) -> dict[Any, int]:
-        form = Form(0)
-        for var, c in span.terms.items():
-            if not self.is_outer(var) or not self.add_to(form, var, c):
-                return {**span.terms}
-        return form.fixed
+    def loops_of(self, span: Span) -> dict[Var, int]:
+        """The terms of a span in terms of loops and parts of loops, where that is possible."""
+        terms: dict[Var, int] = {}
+        waiting = list(span.terms.items())
+        while waiting:
+            var, factor = waiting.pop()
+            known = self.definitions.get(var)
+            if self.s.fixed_extent(var) == 1:
+                continue
+            if not isinstance(known, Split):
+                terms[var] = terms.get(var, 0) + factor
+                continue
+            for digit in reversed(known.digits):
+                waiting.append((digit, factor))
+                factor *= self.s.fixed_extent(digit) or 0
+            if not factor:
+                return span.terms
+        return {v: c for v, c in terms.items() if c}
 
     def is_same(self, a: Span, b: Span) -> bool:
         return a.offset == b.offset and a.extent == b.extent and self.same_start(a, b)
@@ -253,91 +257,6 @@ class Frame:
         if not isinstance(self.key, Var):
             return Domain() if isinstance(self.key, str) else self.s.domain(self.key)
         return self.s.domain(self.key).with_loop(self.key, self.s.resolve(self.s.extents[self.key]))
-
-    # --- forms ---
-
-    def form(self, start: Expr, iters: Mapping[Var, Expr], extent: Expr | None = None) -> Form | None:
-        """How an index (and `extent` values from there) depends on the moving loop; None if not known."""
-        plain = iters.get(start, start) if type(start) is Var else None
-        if plain is None:
-            form = self.form_of(start, iters)
-        else:
-            form = self.forms.get(plain)
-            if form is None and plain not in self.forms:
-                form = self.forms[plain] = self.form_of(plain, {})
-        if form is not None and extent is not None and (count := as_int(extent)) != 1:
-            return None if count is None else form.widened(count)
-        return form
-
-    def form_of(self, e: Expr, iters: Mapping[Var, Expr]) -> Form | None:
-        terms, offset = linear(e)
-        form = Form(offset)
-        for x, c in terms:
-            bound = iters.get(x) if type(x) is Var else None
-            if bound is None:
-                if (iters and type(x) is not Var) or not self.add_to(form, x, c):
-                    return None
-                continue
-            more, start = linear(bound)
-            form.add_constant(c * start)
-            for y, k in more:
-                if not self.add_to(form, y, c * k):
-                    return None
-        return form
-
-    def add_to(self, form: Form, e: Expr, factor: int) -> bool:
-        if type(e) is not Var:
-            return self.add_fixed(form, e, factor)
-        s, side, known = self.s, self.side(e), self.definitions.get(e)
-        if e is not self.moving and s.fixed_extent(e) == 1:
-            return True  # it is 0
-        if side == INSIDE:
-            extent = s.fixed_extent(e)
-            if extent is None:
-                return False
-            form.add_inner(e, factor, extent)
-            return True
-        if known is None:
-            if side == OUTSIDE:
-                form.add_fixed(e, factor)
-            else:
-                extent = s.fixed_extent(e)
-                form.add_moving((1, math.inf if extent is None else extent), factor)
-            return True
-        if isinstance(known, Split):
-            for digit in reversed(known.digits):
-                if not self.add_to(form, digit, factor):
-                    return False
-                extent = s.fixed_extent(digit)
-                if extent is None and digit is not known.digits[0]:
-                    return False
-                factor *= extent or 0
-            return True
-        if side == MOVING and alias(s, known.whole) is self.moving:
-            stride, extent = stride_of(s, known), s.fixed_extent(e)
-            if stride is None or extent is None:
-                return False
-            form.add_moving((stride, extent), factor)
-            return True
-        if side == OUTSIDE:
-            form.add_fixed(e, factor)
-        return side == OUTSIDE
-
-    def add_fixed(self, form: Form, e: Expr, factor: int) -> bool:
-        """Something that is not linear, of variables that stand still."""
-        if loads(e) or not all(map(self.is_outer, variables(e))):
-            return False
-        form.add_fixed(expr_key(self.s.resolve(e)), factor)
-        return True
-
-
-def alias(s: State, var: Var) -> Var:
-    """The loop that a variable is another name for (merged, or split into one), else itself."""
-    known = s.definitions.get(var)
-    while isinstance(known, Split) and len(known.digits) == 1:
-        var = known.digits[0]
-        known = s.definitions.get(var)
-    return var
 
 
 def stride_of(s: State, part: Part) -> int | None:

@@ -32,7 +32,7 @@ from ..linear import linear
 from ..state import Key, State
 from .definitions import iteration, leaves_of, told_by
 from .forms import Form, are_apart, same_iteration
-from .frame import Frame
+from .loop_frame import LoopFrame
 from .touching import loads, touch
 
 
@@ -82,12 +82,12 @@ def touched_by(s: State, keys: Iterable[Key], found: Touched | None = None) -> T
     return found
 
 
-def rows(frame: Frame, group: list[RegionAccess]) -> list[list[Form | None]]:
+def rows(frame: LoopFrame, group: list[RegionAccess]) -> list[list[Form | None]]:
     """Per access the forms of its dimensions."""
     return [[frame.form(start, a.iters, extent) for start, extent in a.region.ranges] for a in group]
 
 
-def meet_cheaply(frame: Frame, loop: Var, group: list[RegionAccess]) -> bool:
+def meet_cheaply(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     """Whether accesses to one buffer below a loop, which is moving in the frame, certainly share elements
     within an iteration only, seen from names and linear forms."""
     if by_name(frame.s, loop, group):

@@ -104,6 +104,14 @@ class Mirror:
         self.used += old
         return self.fresh(extent)
 
+    def check_used(self) -> None:
+        """Raises if variables that were replaced share a loop."""
+        if not are_independent(self.frame.s, self.used):
+            raise ScheduleError(
+                f"two iterators of block {self.producer.name!r} depend on one loop",
+                marks={self.producer.name: "its loops cannot be followed"},
+            )
+
 
 def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -> Move:
     """The block with bindings that follow those of the mirror's producer. Where there is nothing to follow,
@@ -136,11 +144,7 @@ def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -
             continue
         var, offset = link
         add(plus(mirror.image(theirs[var]), offset), size, offset < 0, extents[var] + offset > size)
-    if not are_independent(mirror.frame.s, mirror.used):
-        raise ScheduleError(
-            f"two iterators of block {producer.name!r} depend on one loop",
-            marks={producer.name: "its loops cannot be followed"},
-        )
+    mirror.check_used()
     tests = carried_tests(mirror) + tests
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
     loops = [For(v, Const(n, INDEX), ()) for v, n in mirror.loops.items()]

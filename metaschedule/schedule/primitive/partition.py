@@ -29,7 +29,7 @@ from ...ir import (
     walk,
 )
 from ..analysis.dependence import crossing
-from ..analysis.frame import Frame
+from ..analysis.loop_frame import LoopFrame
 from ..state import Key, Part, Split, State
 from .base import ExprRV, LoopRV, Primitive, Steps, primitive
 from .loops import check_plain
@@ -220,7 +220,7 @@ class Piece(Substitute):
     def may_begin(self, node: Block) -> bool:
         """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is
         above 0 throughout."""
-        frame = Frame(self.s, self.s.parent[self.old], moving=self.old)
+        frame = LoopFrame(self.s, self.old)
         whole = (1, float(self.s.fixed_extent(self.old) or 0))
         for it, binding in zip(node.iters, node.bindings, strict=True):
             form = frame.form(binding, {}) if it.kind == "reduce" else None
