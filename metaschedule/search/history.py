@@ -89,10 +89,11 @@ class History:
             self.refused[reason] += 1
         return None
 
-    def why_not(self) -> str:
-        """Why candidates could not be made."""
-        most = self.refused.most_common(1)
-        return f"most often refused: {most[0][0]} ({most[0][1]} times)" if most else "none was refused"
+    @property
+    def exhausted(self) -> str:
+        """What to say when there are no more candidates."""
+        most = "".join(f"; {times} times: {why}" for why, times in self.refused.most_common(1))
+        return f"there are no more candidates{most}"
 
     # --- choosing ---
 
