@@ -41,11 +41,13 @@ def _collect(e: Expr, factor: int, terms: dict[Expr, int]) -> int:
     return 0
 
 
+@lru_cache(maxsize=8192)
 def times(e: Expr, factor: int) -> Expr:
     """`e * factor` as the operators build it, without looking at types."""
     return e if factor == 1 else Binary("*", e, Const(factor, INDEX), INDEX)
 
 
+@lru_cache(maxsize=8192)
 def plus(e: Expr | None, other: Expr | int) -> Expr:
     """`e + other`, likewise; `other` if there is no `e`."""
     if isinstance(other, int):

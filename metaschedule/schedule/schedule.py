@@ -75,9 +75,13 @@ class Schedule(
     def fork(self) -> Schedule:
         """An independent copy: handles are good in both; random draws of the two differ, yet the seed fixes
         both."""
+        return self.copy(random.Random(self.rng.getrandbits(64)))
+
+    def copy(self, rng: random.Random) -> Schedule:
+        """A fork that draws from `rng`."""
         new = object.__new__(Schedule)
         new.state = self.state.fork()
-        new.rng = random.Random(self.rng.getrandbits(64))
+        new.rng = rng
         new._instructions = list(self._instructions)
         new._handles = self._handles
         return new

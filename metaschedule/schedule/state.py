@@ -127,6 +127,12 @@ class State:
             self.put(key, s.then if isinstance(s, If) and within else ())
         return key
 
+    def fresh(self, name: str) -> Var:
+        """A variable that is new here; replays of one program share those that they make in the same order,
+        and so what is known of expressions over them."""
+        self.counter += 1
+        return numbered(self.original, self.counter, name)
+
     def fresh_block_name(self, name: str) -> str:
         base, count = name or "block", 0
         name = base
@@ -455,6 +461,11 @@ class _Resolve(Substitute):
         if known.index and count > sizes[known.index]:
             digit, count = Binary("%", digit, Const(sizes[known.index], INDEX), INDEX), sizes[known.index]
         return ((known.whole, digit, 1, count),)
+
+
+@lru_cache(maxsize=16384)
+def numbered(program: Program, number: int, name: str) -> Var:
+    return Var(name)
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ import json
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
@@ -133,11 +133,11 @@ class Trace:
     def replay(self, program: Program, choose: Choose) -> Schedule:
         """Replay on a program with the decisions that `choose` makes: of the position, of the distribution
         with numbers for its operands, and of the decision in this trace."""
-        from .schedule import Schedule
-
-        sch = Schedule(program)
-        for n, step in enumerate(self.instructions):
-            sch.repeat(n, step, choose)
+        steps = self.instructions
+        first = next((n for n, step in enumerate(steps) if step.is_sampling), len(steps))
+        sch = opening(program, steps[:first]).copy(random.Random(0))
+        for n in range(first, len(steps)):
+            sch.repeat(n, steps[n], choose)
         return sch
 
     def without_dead(self) -> Trace:
@@ -248,6 +248,17 @@ class Trace:
             raise TraceError(f"instructions must be a list of at most {MOST_INSTRUCTIONS}")
         known: dict[str, Handle] = {}
         return Trace(tuple(decode(n, row, known) for n, row in enumerate(rows)), workload=workload)
+
+
+@lru_cache(maxsize=64)
+def opening(program: Program, steps: tuple[Instruction, ...]) -> Schedule:
+    """What comes before the first draw is the same in every replay on a program: carried out once."""
+    from .schedule import Schedule
+
+    sch = Schedule(program)
+    for n, step in enumerate(steps):
+        sch.repeat(n, step, lambda *_: None)
+    return sch
 
 
 UNPACKED = frozenset(  # give a list, also of one

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from ...ir import Binary, Block, Expr, Var, as_int, free_vars
+from ...ir import Binary, Block, Expr, Iter, Var, as_int, free_vars
 from ..state import Part, Split, State
 
 
-@lru_cache(maxsize=4096)
 def iteration(block: Block) -> dict[Var, Expr]:
     """The iterators of a block with their bindings."""
-    return {it.var: binding for it, binding in zip(block.iters, block.bindings, strict=True)}
+    return _iteration(block.iters, block.bindings)
+
+
+@lru_cache(maxsize=4096)
+def _iteration(iters: tuple[Iter, ...], bindings: tuple[Expr, ...]) -> dict[Var, Expr]:
+    return {it.var: binding for it, binding in zip(iters, bindings, strict=True)}
 
 
 def variables(e: Expr) -> Sequence[Var]:

@@ -34,7 +34,7 @@ class Mirror:
     def fresh(self, extent: int) -> Expr:
         if extent == 1 and not self.units:
             return Const(0, INDEX)
-        var = Var(f"ax{len(self.loops)}")
+        var = self.frame.s.fresh(f"ax{len(self.loops)}")
         self.loops[var] = extent
         return var
 

@@ -145,7 +145,7 @@ def placed(
         span = Span({}, first, last - first + 1) if found is None else clipped(found, first, last)
         binding: Expr = span.start
         if units or span.extent != 1:
-            var = Var(f"ax{n}")
+            var = frame.s.fresh(f"ax{n}")
             loops.append(For(var, Const(span.extent, INDEX), ()))
             binding = var if isinstance(binding, Const) and not binding.value else plus(binding, var)
         bindings.append(binding)

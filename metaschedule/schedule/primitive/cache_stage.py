@@ -202,7 +202,7 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     """Enter the loops and the block of a copy; gives the outermost key and the block's. The caller puts it in
     its place."""
     spans = [span for span, _ in copy.box.ranges]
-    loops = [For(Var(f"ax{n}"), Const(span.extent, INDEX), ()) for n, span in enumerate(spans)]
+    loops = [For(s.fresh(f"ax{n}"), Const(span.extent, INDEX), ()) for n, span in enumerate(spans)]
     bindings = tuple([span.shifted(loop.var) for loop, span in zip(loops, spans, strict=True)])
     clips = [
         binary("<", b, const(limit))

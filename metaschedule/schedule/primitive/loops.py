@@ -106,7 +106,7 @@ class SplitLoop(Primitive):
 
     def apply(self, s: State, plan: SplitPlan) -> tuple[Any, ...]:
         old = plan.loop.var
-        digits = tuple([Var(f"{old.name}_{n}") for n in range(len(plan.extents))])
+        digits = tuple([s.fresh(f"{old.name}_{n}") for n in range(len(plan.extents))])
         body = s.children[old]
         loops = [For(v, e, ()) for v, e in zip(digits, plan.extents, strict=True)]
         s.replace(old, [digits[0]])
@@ -152,7 +152,7 @@ class Fuse(Primitive):
 
     def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
         digits = tuple(loop.var for loop in plan)
-        fused = Var("_".join(v.name for v in digits))
+        fused = s.fresh("_".join(v.name for v in digits))
         extent: Expr = const(1)
         for loop in plan:
             extent = extent * loop.extent
@@ -247,7 +247,7 @@ class AddUnitLoop(Primitive):
         return s.block(self.target).name if isinstance(self.target, BlockRV) else s.loop(self.target).var
 
     def apply(self, s: State, plan: Any) -> tuple[Any, ...]:
-        unit = Var("u")
+        unit = s.fresh("u")
         parent = s.parent[plan]
         siblings = [unit if c is plan else c for c in s.children[parent]]
         s.nest([For(unit, Const(1, "int64"), ())], [plan])

@@ -30,7 +30,7 @@ class Copies:
 
     def __init__(self, s: State, loops: Iterable[Var]) -> None:
         self.state = s
-        self.new: dict[Var, Var] = {v: Var(v.name) for v in loops}
+        self.new: dict[Var, Var] = {v: s.fresh(v.name) for v in loops}
 
     def var(self, var: Var) -> Var:
         known = self.new.get(var)
@@ -52,7 +52,7 @@ class Copies:
             if whole is known.whole:
                 return var
             definition = Part(whole, known.digits, known.index)
-        fresh = Var(var.name)
+        fresh = s.fresh(var.name)
         s.define(fresh, definition)
         s.extents[fresh] = self.expr(s.extents[var])
         return fresh
