@@ -11,17 +11,46 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ...ir import Binary, Block, Expr, Iter, Var, as_int, free_vars
+from ..linear import Sum, linear
 from ..state import Part, Split, State
 
 
-def iteration(block: Block) -> dict[Var, Expr]:
+class Iteration(dict[Var, Expr]):
+    """Iterators with what they are bound to, compared by identity."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType]
+
+
+NO_ITERATORS = Iteration()
+
+
+def iteration(block: Block) -> Iteration:
     """The iterators of a block with their bindings."""
     return _iteration(block.iters, block.bindings)
 
 
 @lru_cache(maxsize=4096)
-def _iteration(iters: tuple[Iter, ...], bindings: tuple[Expr, ...]) -> dict[Var, Expr]:
-    return {it.var: binding for it, binding in zip(iters, bindings, strict=True)}
+def _iteration(iters: tuple[Iter, ...], bindings: tuple[Expr, ...]) -> Iteration:
+    return Iteration({it.var: binding for it, binding in zip(iters, bindings, strict=True)})
+
+
+@lru_cache(maxsize=8192)
+def bound_sum(e: Expr, iters: Iteration) -> Sum | None:
+    """An index over iterators as a sum over what they are bound to; None if it is no sum of them."""
+    if not iters:
+        return linear(e)
+    terms: dict[Expr, int] = {}
+    found, offset = linear(e)
+    for var, c in found:
+        if type(var) is not Var:
+            return None
+        more, start = linear(iters.get(var, var))
+        offset += c * start
+        for x, k in more:
+            terms[x] = terms.get(x, 0) + c * k
+    return tuple([(x, c) for x, c in terms.items() if c]), offset
 
 
 def variables(e: Expr) -> Sequence[Var]:

@@ -21,7 +21,15 @@ from ...ir import (
     same_expr,
 )
 from ..state import Key, State
-from .definitions import are_independent, is_definition_test, iteration, leaves_by_kind, variables
+from .definitions import (
+    NO_ITERATORS,
+    Iteration,
+    are_independent,
+    is_definition_test,
+    iteration,
+    leaves_by_kind,
+    variables,
+)
 from .frame import Frame, Span
 from .instances import bound_plainly, covers_domain
 from .mirroring import Links, Mirror, mirrored
@@ -285,7 +293,7 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
 
 def box_of(frame: Frame, block: Block, binding: Expr, size: int) -> Span | None:
     """All values of an iterator in one iteration of a frame; None if it may be another set than a box."""
-    span = frame.span(binding, const(1), block, {}, size)
+    span = frame.span(binding, const(1), block, NO_ITERATORS, size)
     return without_units(frame, span) if span.dense and span.other is None else None
 
 
@@ -331,7 +339,7 @@ def check_disjoint(s: State, frame: Frame, block: Block) -> None:
     """Raises unless each iterator is a sum over variables of its own inside of a frame."""
     ranging: list[Var] = []
     for binding in block.bindings:
-        found = frame.linear(binding, {})
+        found = frame.linear(binding, NO_ITERATORS)
         if found is None:
             raise ScheduleError(
                 f"a binding of block {block.name!r} is not a sum over loops: {binding}",
@@ -390,7 +398,7 @@ def check_independent_or_same(s: State, frame: Frame, block: Block, producer: Bl
     check_independent(s, frame, changed(producer, predicate=rest) if shared else producer)
 
 
-def need_of(frame: Frame, start: Expr, extent: Expr, iters: dict[Var, Expr], mirror: Mirror) -> Span | None:
+def need_of(frame: Frame, start: Expr, extent: Expr, iters: Iteration, mirror: Mirror) -> Span | None:
     """The values of an index as the new loops of the mirror range."""
     width = as_int(extent)
     found = frame.linear(start, iters)
@@ -436,7 +444,9 @@ def check_terms(s: State, move: Move, meeting: Key) -> None:
     known = {v: n for v, n in extents.items() if n is not None}
     frame = Frame(s, move.loop)
     plain = all(
-        (found := frame.linear(b, {})) is not None and found[1] == 0 and all(c > 0 for c in found[0].values())
+        (found := frame.linear(b, NO_ITERATORS)) is not None
+        and found[1] == 0
+        and all(c > 0 for c in found[0].values())
         for it, b in pairs
         if it.kind == "reduce"
     )

@@ -28,11 +28,6 @@ class Form:
         self.extents: dict[Var, int] = {}  # of the inner variables
         self.base = self.low = self.high = base  # least and greatest of inner + base
 
-    def add_constant(self, value: int) -> None:
-        self.base += value
-        self.low += value
-        self.high += value
-
     def add_inner(self, var: Var, scale: int, extent: int) -> None:
         self.inner[var] = self.inner.get(var, 0) + scale
         self.extents[var] = extent

@@ -9,13 +9,14 @@ index covers as the loops inside range.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...arith import Domain, relax
 from ...ir import Binary, Block, Expr, Var, as_int, same_expr, substitute
-from ..linear import linear, plus, times
+from ..linear import plus, times
 from ..state import ROOT, Key, Part, Split, State
+from .definitions import Iteration, bound_sum
 from .touching import loads
 
 OUTSIDE, INSIDE, MIXED = 1, -1, 0  # where the loops of a variable are
@@ -96,23 +97,17 @@ class Frame:
 
     # --- sums ---
 
-    def linear(self, e: Expr, iters: Mapping[Var, Expr]) -> tuple[dict[Var, int], int] | None:
+    def linear(self, e: Expr, iters: Iteration) -> tuple[dict[Var, int], int] | None:
         """`e`, with bindings for iterators, as a sum over variables that are each on one side; None if it is
         none."""
-        found, offset = linear(e)
+        found = bound_sum(e, iters)
+        if found is None:
+            return None
         terms: dict[Var, int] = {}
-        for var, c in found:
-            bound = iters.get(var) if type(var) is Var else None
-            if bound is None:
-                if type(var) is not Var or not self.add(var, c, terms):
-                    return None
-                continue
-            more, start = linear(bound)
-            offset += c * start
-            for v, k in more:
-                if type(v) is not Var or not self.add(v, c * k, terms):
-                    return None
-        return ({v: c for v, c in terms.items() if c} if 0 in terms.values() else terms), offset
+        for var, c in found[0]:
+            if type(var) is not Var or not self.add(var, c, terms):
+                return None
+        return ({v: c for v, c in terms.items() if c} if 0 in terms.values() else terms), found[1]
 
     def add(self, var: Var, factor: int, terms: dict[Var, int]) -> bool:
         known = self.definitions.get(var)
@@ -157,7 +152,7 @@ class Frame:
             stride *= size
         return reach
 
-    def span(self, start: Expr, extent: Expr, block: Block, iters: Mapping[Var, Expr], size: int) -> Span:
+    def span(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Span:
         """What `start` (and `extent` values from there) covers as the loops inside range; all of the `size`
         values that there are if not known."""
         width = as_int(extent)
@@ -179,7 +174,7 @@ class Frame:
             inner.append((abs(c), count))
         return Span(terms, low, high - low + 1, dense=fills(inner, width))
 
-    def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Mapping[Var, Expr], size: int) -> Span:
+    def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Span:
         """What is no sum, by the general analysis."""
         s, whole = self.s, Span({}, 0, size, dense=False)
         first, width = s.resolve(substitute(start, iters)), s.resolve(substitute(extent, iters))

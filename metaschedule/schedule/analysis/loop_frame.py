@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from ...ir import Expr, Var, as_int, expr_key
-from ..linear import linear
+from ..linear import Sum
 from ..state import Split, State
-from .definitions import variables
+from .definitions import Iteration, bound_sum, variables
 from .forms import Form
 from .frame import INSIDE, OUTSIDE, Frame, stride_of
 from .touching import loads
@@ -25,35 +24,25 @@ class LoopFrame(Frame):
         super().__init__(s, s.parent[loop])
         self.moving = loop
         self.sides[loop] = MOVING
-        self.forms: dict[Expr, Form | None] = {}
+        self.forms: dict[Sum, Form | None] = {}
 
-    def form(self, start: Expr, iters: Mapping[Var, Expr], extent: Expr | None = None) -> Form | None:
+    def form(self, start: Expr, iters: Iteration, extent: Expr | None = None) -> Form | None:
         """How an index (and `extent` values from there) depends on the moving loop; None if not known."""
-        plain = iters.get(start, start) if type(start) is Var else None
-        if plain is None:
-            form = self.form_of(start, iters)
-        else:
-            form = self.forms.get(plain)
-            if form is None and plain not in self.forms:
-                form = self.forms[plain] = self.form_of(plain, {})
+        found = bound_sum(start, iters)
+        if found is None:
+            return None
+        form = self.forms.get(found)
+        if form is None and found not in self.forms:
+            form = self.forms[found] = self.form_of(found)
         if form is not None and extent is not None and (count := as_int(extent)) != 1:
             return None if count is None else form.widened(count)
         return form
 
-    def form_of(self, e: Expr, iters: Mapping[Var, Expr]) -> Form | None:
-        terms, offset = linear(e)
-        form = Form(offset)
-        for x, c in terms:
-            bound = iters.get(x) if type(x) is Var else None
-            if bound is None:
-                if (iters and type(x) is not Var) or not self.add_to(form, x, c):
-                    return None
-                continue
-            more, start = linear(bound)
-            form.add_constant(c * start)
-            for y, k in more:
-                if not self.add_to(form, y, c * k):
-                    return None
+    def form_of(self, index: Sum) -> Form | None:
+        form = Form(index[1])
+        for x, c in index[0]:
+            if not self.add_to(form, x, c):
+                return None
         return form
 
     def add_to(self, form: Form, e: Expr, factor: int) -> bool:

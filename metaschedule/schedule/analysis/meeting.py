@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...arith import access_region, iteration_map, union
 from ...ir import (
@@ -23,15 +22,15 @@ from ...ir import (
     Var,
     as_int,
     binary,
-    expr_key,
     free_vars,
     same_expr,
     substitute,
 )
-from ..linear import linear
+from ..linear import Sum
 from ..state import Key, State
-from .definitions import iteration, leaves_of, told_by
+from .definitions import Iteration, bound_sum, iteration, leaves_of, told_by
 from .forms import Form, are_apart, same_iteration
+from .frame import OUTSIDE
 from .loop_frame import LoopFrame
 from .touching import loads, touch
 
@@ -43,7 +42,7 @@ class RegionAccess:
     block: Block
     region: Region
     is_write: bool
-    iters: dict[Var, Expr]
+    iters: Iteration
 
 
 @dataclass(slots=True)
@@ -90,11 +89,11 @@ def rows(frame: LoopFrame, group: list[RegionAccess]) -> list[list[Form | None]]
 def meet_cheaply(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     """Whether accesses to one buffer below a loop, which is moving in the frame, certainly share elements
     within an iteration only, seen from names and linear forms."""
-    if by_name(frame.s, loop, group):
+    if by_name(frame.s, loop, group) or by_sum(frame, loop, group):
         return True
     extent = frame.s.fixed_extent(loop)
     forms = rows(frame, group)
-    if same_iteration(forms, extent) or by_sum(frame, loop, group):
+    if same_iteration(forms, extent):
         return True
     if len(group) == 1:
         return False
@@ -130,33 +129,35 @@ def plain_indices(a: RegionAccess) -> dict[int, Var]:
     return found
 
 
-def by_sum(frame: Frame, loop: Var, group: list[RegionAccess]) -> bool:
+def by_sum(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     """Whether all accesses are indexed, in some dimensions, by one moving variable each and the same fixed
     rest, and the variables tell the iteration: digits of a fused loop that tell it together, for one."""
     shared = moving_indices(frame, group[0])
-    for a in group[1:]:
+    for a in group[1:] if shared else ():
         mine = moving_indices(frame, a)
-        shared = {n: (v, key) for n, (v, key) in shared.items() if n in mine and mine[n][1] == key}
+        shared = {n: (v, e) for n, (v, e) in shared.items() if n in mine and is_same_sum(mine[n][1], e)}
     return bool(shared) and loop in told_by(frame.s, [v for v, _ in shared.values()])
 
 
-def moving_indices(frame: Frame, a: RegionAccess) -> dict[int, tuple[Var, Any]]:
-    """By dimension, the only variable in the index that does not stand still; and a key of the whole sum."""
-    iters = a.iters
-    found: dict[int, tuple[Var, Any]] = {}
+def moving_indices(frame: LoopFrame, a: RegionAccess) -> dict[int, tuple[Var, Sum]]:
+    """By dimension, the only variable in the index that does not stand still; and the whole sum."""
+    found: dict[int, tuple[Var, Sum]] = {}
     for n, (start, count) in enumerate(a.region.ranges):
-        terms: dict[Expr, int] = {}
-        offset = 0
-        for x, c in linear(start)[0] if as_int(count) == 1 else ():
-            more, constant = linear(iters.get(x, x) if type(x) is Var else x)
-            offset += c * constant
-            for y, k in more:
-                terms[y] = terms.get(y, 0) + c * k
-        moving = [x for x, c in terms.items() if c and not (type(x) is Var and frame.is_outer(x))]
-        if len(moving) == 1 and type(moving[0]) is Var:
-            total = frozenset([(expr_key(x), c) for x, c in terms.items()])
-            found[n] = (moving[0], (total, offset + linear(start)[1]))
+        index = bound_sum(start, a.iters) if as_int(count) == 1 else None
+        moving: Expr | None = None
+        for x, _ in index[0] if index is not None else ():
+            if type(x) is not Var or (moving is not None and frame.side(x) != OUTSIDE):
+                break
+            if frame.side(x) != OUTSIDE:
+                moving = x
+        else:
+            if index is not None and moving is not None:
+                found[n] = moving, index
     return found
+
+
+def is_same_sum(a: Sum, b: Sum) -> bool:
+    return a is b or (a[1] == b[1] and dict(a[0]) == dict(b[0]))
 
 
 # --- by the affine map ----------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT, Key, State
-from .definitions import is_definition_test, leaves_of
+from .definitions import NO_ITERATORS, is_definition_test, leaves_of
 from .frame import Frame
 from .instances import bound_plainly
 from .reducers import find_reducer
@@ -278,7 +278,7 @@ def instances(s: State, block: Block) -> list[tuple[int, int]]:
     frame = Frame(s, s.scope(block.name))
     box: list[tuple[int, int]] = []
     for binding, n in zip(block.bindings, sizes, strict=True):
-        span = frame.span(binding, const(1), block, {}, n)
+        span = frame.span(binding, const(1), block, NO_ITERATORS, n)
         box.append((max(0, span.offset), min(n, span.end) - 1) if span.is_fixed else (0, n - 1))
     for test in block.predicate:
         if is_definition_test(s, test):

@@ -31,7 +31,7 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT, Key, State
-from .definitions import are_independent, consists_of, is_definition_test, iteration, variables
+from .definitions import Iteration, are_independent, consists_of, is_definition_test, iteration, variables
 from .frame import INSIDE, MIXED, OUTSIDE, Frame, Span, fills
 
 
@@ -120,7 +120,7 @@ def written_box(s: State, block: Block, indices: Sequence[Expr], under: Key) -> 
     return Box(list(zip(spans, ends, strict=True)), guards)
 
 
-def clipped_iterator(iters: dict[Var, Expr], test: Expr) -> tuple[Var, int] | None:
+def clipped_iterator(iters: Iteration, test: Expr) -> tuple[Var, int] | None:
     """(iterator, limit) of a conjunct that says that the iterator is below a constant."""
     limit = as_int(test.b) if isinstance(test, Binary) and test.op == "<" else None
     if isinstance(test, Binary) and limit is not None:
@@ -130,7 +130,7 @@ def clipped_iterator(iters: dict[Var, Expr], test: Expr) -> tuple[Var, int] | No
     return None
 
 
-def sums(frame: Frame, indices: Sequence[Expr], iters: dict[Var, Expr]) -> list[Span] | None:
+def sums(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span] | None:
     """The values of indices that are sums over loops of their own."""
     s, ranging = frame.s, list[Var]()
     spans: list[Span] = []
@@ -155,7 +155,7 @@ def sums(frame: Frame, indices: Sequence[Expr], iters: dict[Var, Expr]) -> list[
     return spans if are_independent(s, ranging) else None
 
 
-def mapped(frame: Frame, indices: Sequence[Expr], iters: dict[Var, Expr]) -> list[Span] | None:
+def mapped(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span] | None:
     """The values of other indices, if the map from the loops inside to them has no holes."""
     s, loops = frame.s, dict[Var, int]()
     values: list[Expr] = []

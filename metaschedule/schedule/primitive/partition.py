@@ -28,6 +28,7 @@ from ...ir import (
     subexpressions,
     walk,
 )
+from ..analysis.definitions import NO_ITERATORS
 from ..analysis.dependence import crossing
 from ..analysis.loop_frame import LoopFrame
 from ..state import Key, Part, Split, State
@@ -223,7 +224,7 @@ class Piece(Substitute):
         frame = LoopFrame(self.s, self.old)
         whole = (1, float(self.s.fixed_extent(self.old) or 0))
         for it, binding in zip(node.iters, node.bindings, strict=True):
-            form = frame.form(binding, {}) if it.kind == "reduce" else None
+            form = frame.form(binding, NO_ITERATORS) if it.kind == "reduce" else None
             if form is not None and form.low >= 0 and list(form.moving) == [whole]:
                 rises = all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items())
                 if rises and form.moving[whole] > 0:
