@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..ir import INDEX, Binary, Const, Expr, Var
+from ..ir import INDEX, Binary, Const, Expr, Var, binary
 
 Sum = tuple[tuple[tuple[Expr, int], ...], int]  # variables, or what is not linear, with factors; a constant
 
@@ -41,10 +41,24 @@ def _collect(e: Expr, factor: int, terms: dict[Expr, int]) -> int:
     return 0
 
 
+# What follows is made once, so that replays share it, and what is known of it.
+
+
+@lru_cache(maxsize=8192)
+def number(value: int) -> Const:
+    return Const(value, INDEX)
+
+
+@lru_cache(maxsize=8192)
+def less(e: Expr, limit: Expr) -> Expr:
+    """`e < limit`, as the operators build it."""
+    return binary("<", e, limit)
+
+
 @lru_cache(maxsize=8192)
 def times(e: Expr, factor: int) -> Expr:
     """`e * factor` as the operators build it, without looking at types."""
-    return e if factor == 1 else Binary("*", e, Const(factor, INDEX), INDEX)
+    return e if factor == 1 else Binary("*", e, number(factor), INDEX)
 
 
 @lru_cache(maxsize=8192)
@@ -52,8 +66,8 @@ def plus(e: Expr | None, other: Expr | int) -> Expr:
     """`e + other`, likewise; `other` if there is no `e`."""
     if isinstance(other, int):
         if e is None:
-            return Const(other, INDEX)
+            return number(other)
         if other < 0:
-            return Binary("-", e, Const(-other, INDEX), INDEX)
-        return Binary("+", e, Const(other, INDEX), INDEX) if other else e
+            return Binary("-", e, number(-other), INDEX)
+        return Binary("+", e, number(other), INDEX) if other else e
     return other if e is None else Binary("+", e, other, INDEX)

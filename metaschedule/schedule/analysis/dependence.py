@@ -70,9 +70,9 @@ def is_private(s: State, loop: Var, buffer: Buffer, group: list[RegionAccess]) -
         if read.is_write:
             # A reduction reads its own result, unless it begins within the iteration.
             block = read.block
-            reduced = leaves_by_kind(s, block)[1]
-            begins = block.init and reduced.isdisjoint([*s.loops_around(loop), loop])
-            if begins or not any(it.kind == "reduce" for it in block.iters):
+            if not any(it.kind == "reduce" for it in block.iters):
+                continue
+            if block.init and leaves_by_kind(s, block)[1].isdisjoint([*s.loops_around(loop), loop]):
                 continue
         if not any(w.is_write and is_filled(s, w, read) for w in group[:n]):
             return False

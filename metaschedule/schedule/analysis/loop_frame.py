@@ -48,9 +48,10 @@ class LoopFrame(Frame):
     def add_to(self, form: Form, e: Expr, factor: int) -> bool:
         if type(e) is not Var:
             return self.add_fixed(form, e, factor)
-        s, side, known = self.s, self.side(e), self.definitions.get(e)
+        s = self.s
         if e is not self.moving and s.fixed_extent(e) == 1:
             return True  # it is 0
+        side, known = self.side(e), self.definitions.get(e)
         if side == INSIDE:
             extent = s.fixed_extent(e)
             if extent is None:

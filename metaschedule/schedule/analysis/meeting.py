@@ -89,14 +89,14 @@ def rows(frame: LoopFrame, group: list[RegionAccess]) -> list[list[Form | None]]
 def meet_cheaply(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     """Whether accesses to one buffer below a loop, which is moving in the frame, certainly share elements
     within an iteration only, seen from names and linear forms."""
-    if by_name(frame.s, loop, group) or by_sum(frame, loop, group):
+    if by_name(frame.s, loop, group) or (len(group) == 1 and by_sum(frame, loop, group)):
         return True
     extent = frame.s.fixed_extent(loop)
+    if group[0].is_write and not same_iteration(rows(frame, group[:1]), extent):
+        return by_sum(frame, loop, group)  # for forms, the instances of this access meet already
     forms = rows(frame, group)
-    if same_iteration(forms, extent):
+    if same_iteration(forms, extent) or by_sum(frame, loop, group):
         return True
-    if len(group) == 1:
-        return False
     return all(
         same_iteration([first, second], extent) or are_apart(first, second)
         for n, first in enumerate(forms)

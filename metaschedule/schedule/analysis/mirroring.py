@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...errors import ScheduleError
 from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, substitute
-from ..linear import plus, times
+from ..linear import less, number, plus, times
 from ..state import Part, Split
 from .definitions import are_independent, is_definition_test, iteration, variables
 from .frame import Frame, Span
@@ -127,7 +127,7 @@ def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -
         if low:
             tests.append(Binary(">=", binding, Const(0, INDEX), "bool"))
         if high:
-            tests.append(Binary("<", binding, Const(size, INDEX), "bool"))
+            tests.append(less(binding, number(size)))
 
     for it in block.iters:
         size = as_int(it.extent) or 0
@@ -147,7 +147,7 @@ def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -
     mirror.check_used()
     tests = carried_tests(mirror) + tests
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
-    loops = [For(v, Const(n, INDEX), ()) for v, n in mirror.loops.items()]
+    loops = [For(v, number(n), ()) for v, n in mirror.loops.items()]
     assert isinstance(mirror.frame.key, Var)
     return Move(new, loops, mirror.frame.key, 0)
 

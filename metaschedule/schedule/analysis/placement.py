@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...errors import ScheduleError
 from ...ir import INDEX, Binary, Block, Buffer, Const, Expr, For, Region, Var, changed
-from ..linear import plus
+from ..linear import less, number, plus
 from ..state import ROOT, Key, State
 from .definitions import iteration
 from .frame import Frame, Span
@@ -146,7 +146,7 @@ def placed(
         binding: Expr = span.start
         if units or span.extent != 1:
             var = frame.s.fresh(f"ax{n}")
-            loops.append(For(var, Const(span.extent, INDEX), ()))
+            loops.append(For(var, number(span.extent), ()))
             binding = var if isinstance(binding, Const) and not binding.value else plus(binding, var)
         bindings.append(binding)
         if not span.is_fixed:
@@ -154,7 +154,7 @@ def placed(
             if low is None or low < first:
                 tests.append(Binary(">=", binding, Const(first, INDEX), "bool"))
             if high is None or high + span.extent - 1 > last:
-                tests.append(Binary("<", binding, Const(last + 1, INDEX), "bool"))
+                tests.append(less(binding, number(last + 1)))
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
     assert isinstance(frame.key, Var)
     return Move(new, loops, frame.key, at)

@@ -20,6 +20,7 @@ from ...ir import (
     If,
     Iter,
     Load,
+    Region,
     Stmt,
     Store,
     Var,
@@ -61,8 +62,7 @@ def touch(node: Stmt) -> Touch:
 @lru_cache(maxsize=8192)  # records do not change, and every step asks about all of them
 def _touch(node: Stmt) -> Touch:
     if isinstance(node, Block):
-        reads, writes = [frozenset([r.buffer for r in regions]) for regions in (node.reads, node.writes)]
-        return Touch(reads, writes, _loaded_outside(node.iters, node.bindings, node.predicate))
+        return _block_touch(node.reads, node.writes, node.iters, node.bindings, node.predicate)
     if isinstance(node, For):
         return Touch(NONE, NONE, loaded_by(node.extent))
     reads = loaded_by(*[e for x in walk(node) for e in own_expressions(x)])
@@ -70,9 +70,16 @@ def _touch(node: Stmt) -> Touch:
     return Touch(reads, writes, loaded_by(node.cond) if isinstance(node, If) else NONE)
 
 
-@lru_cache(maxsize=8192)
-def _loaded_outside(iters: tuple[Iter, ...], bindings: tuple[Expr, ...], tests: tuple[Expr, ...]) -> Buffers:
-    return loaded_by(*bindings, *tests, *[it.extent for it in iters])
+@lru_cache(maxsize=8192)  # a replay makes new records of the same parts
+def _block_touch(
+    reads: tuple[Region, ...],
+    writes: tuple[Region, ...],
+    iters: tuple[Iter, ...],
+    bindings: tuple[Expr, ...],
+    tests: tuple[Expr, ...],
+) -> Touch:
+    read, written = [frozenset([r.buffer for r in regions]) for regions in (reads, writes)]
+    return Touch(read, written, loaded_by(*bindings, *tests, *[it.extent for it in iters]))
 
 
 def loaded_by(*exprs: Expr) -> Buffers:

@@ -35,6 +35,7 @@ from ...ir import (
 from ...ir.buffer import SCOPES
 from ..analysis.touching import touch
 from ..analysis.written import Box
+from ..linear import number
 from ..state import ROOT, Key, State
 
 ONE = Const(1, INDEX)
@@ -202,7 +203,7 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     """Enter the loops and the block of a copy; gives the outermost key and the block's. The caller puts it in
     its place."""
     spans = [span for span, _ in copy.box.ranges]
-    loops = [For(s.fresh(f"ax{n}"), Const(span.extent, INDEX), ()) for n, span in enumerate(spans)]
+    loops = [For(s.fresh(f"ax{n}"), number(span.extent), ()) for n, span in enumerate(spans)]
     bindings = tuple([span.shifted(loop.var) for loop, span in zip(loops, spans, strict=True)])
     clips = [
         binary("<", b, const(limit))

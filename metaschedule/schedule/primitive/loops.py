@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ScheduleError
-from ...ir import INDEX, Const, Expr, For, Var, as_int, binary, const
+from ...ir import Const, Expr, For, Var, as_int, const
 from ..analysis.definitions import leaves_of
 from ..analysis.reordering import check_reorderable
 from ..analysis.touching import touch
+from ..linear import less, number
 from ..state import Part, Split, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
@@ -85,7 +86,7 @@ class SplitLoop(Primitive):
                     marks={loop.var: f"{extent} iterations"},
                     help="make one factor None or larger",
                 )
-        extents = tuple([outer if n is None else Const(n, INDEX) for n in numbers])
+        extents = tuple([outer if n is None else number(n) for n in numbers])
         exact = extent is not None and known * (as_int(outer) or 0 if outer is not None else 1) == extent
         guarded = sampled or not exact
         if guarded:
@@ -113,7 +114,7 @@ class SplitLoop(Primitive):
         s.nest(loops, body)
         s.define(old, Split(digits))
         if plan.guarded:
-            s.guard(digits[-1], binary("<", old, plan.loop.extent))
+            s.guard(digits[-1], less(old, plan.loop.extent))
         return digits
 
 
@@ -201,18 +202,20 @@ class Reorder(Primitive):
 
     def chain(self, s: State, wanted: list[Var]) -> list[Var]:
         """The loops from the outermost to the innermost of the wanted ones."""
-        paths = [s.loops_around(v) for v in wanted]
-        depths = [len(path) for path in paths]
-        inner = wanted[depths.index(max(depths))]
-        path = [*paths[depths.index(max(depths))], inner]
-        around = set(path)
+        path: list[Var] = []
+        around: set[Var] = set()
+        for var in reversed(wanted):  # most often from the outside in
+            if var not in around:
+                path = max(path, [*s.loops_around(var), var], key=len)
+                around = set(path)
         missing = [v for v in wanted if v not in around]
         if missing:
             raise ScheduleError(
                 "the loops are not nested in each other",
-                marks={inner: "not inside the other", missing[0]: "not around it"},
+                marks={path[-1]: "not inside the other", missing[0]: "not around it"},
             )
-        chain = path[min(depths) :]
+        named = set(wanted)
+        chain = path[next(n for n, v in enumerate(path) if v in named) :]
         for above, below in zip(chain, chain[1:]):
             if not s.is_only_child(below, of=above):
                 raise ScheduleError(

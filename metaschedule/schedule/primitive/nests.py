@@ -10,17 +10,17 @@ from ...ir import (
     Block,
     Body,
     Buffer,
+    Const,
     Expr,
     For,
     Load,
     Var,
     changed,
     expressions,
-    free_vars,
     subexpressions,
     substitute,
 )
-from ..analysis.definitions import leaves_of
+from ..analysis.definitions import leaves_of, variables
 from ..state import ROOT, Key, Part, Split, State
 
 
@@ -58,7 +58,7 @@ class Copies:
         return fresh
 
     def expr(self, e: Expr) -> Expr:
-        return substitute(e, {v: self.var(v) for v in free_vars(e)})
+        return e if type(e) is Const else substitute(e, {v: self.var(v) for v in variables(e)})
 
     def loop(self, var: Var, kind: str | None = None) -> For:
         """The copy of a loop, without its body."""
@@ -97,6 +97,8 @@ def loops_from(s: State, block: Block, loop: Var) -> list[Var]:
 def check_copied(s: State, loops: Iterable[Var], reducing: set[Var]) -> None:
     """Raises unless the extents of spatial loops mean the same in a nest without the reduction loops."""
     for var in loops:
+        if s.fixed_extent(var) is not None:
+            continue
         extent = s.resolve(s.extents[var])
         late = leaves_of(s, [extent]) & reducing
         if late or any(isinstance(x, Load) for x in subexpressions(extent)):
