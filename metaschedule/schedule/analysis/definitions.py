@@ -7,9 +7,8 @@ value below its extent whatever it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import ClassVar
 
 from ...ir import Binary, Block, Expr, Iter, Var, as_int, free_vars
 from ..linear import Sum, linear
@@ -21,7 +20,9 @@ class Iteration(dict[Var, Expr]):
 
     __slots__ = ()
     __eq__ = object.__eq__
-    __hash__: ClassVar[Callable[..., int]] = object.__hash__  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return id(self)
 
 
 NO_ITERATORS = Iteration()

@@ -206,7 +206,7 @@ class Reorder(Primitive):
         around: set[Var] = set()
         for var in reversed(wanted):  # most often from the outside in
             if var not in around:
-                path = max(path, [*s.loops_around(var), var], key=len)
+                path = max([*s.loops_around(var), var], path, key=len)
                 around = set(path)
         missing = [v for v in wanted if v not in around]
         if missing:
