@@ -161,6 +161,14 @@ def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
     return [b for b in readers[::-1] if any(r.buffer in written for r in b.reads)]
 
 
+def only_writer(sch: Schedule, block: BlockRV) -> bool:
+    """Whether what a block writes is its own: no output, and no other block writes it."""
+    mine: Block = sch.get(block)
+    written = {r.buffer for r in mine.writes}
+    others = [n for n in sch.state.nodes.values() if isinstance(n, Block) and n is not mine]
+    return not is_output(sch, block) and not any(r.buffer in written for b in others for r in b.writes)
+
+
 def is_output(sch: Schedule, block: BlockRV) -> bool:
     return any(r.buffer in sch.state.original.outputs for r in sch.get(block).writes)
 

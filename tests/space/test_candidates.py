@@ -10,11 +10,11 @@ import pytest
 import metaschedule as ms
 from metaschedule.errors import ScheduleError
 from metaschedule.space import default
-from metaschedule.space.outline import outline
 from tests.space.candidates import assert_candidate
 
 SMALL = {  # prime, one, odd and non-dividing sizes
-    "GMM": [{"b": 2, "n": 13, "m": 17, "k": 7}, {"b": 1, "n": 1, "m": 33, "k": 5}, {"b": 1, "n": 7, "m": 1, "k": 3}],
+    "GMM": [{"b": 2, "n": 13, "m": 17, "k": 7}, {"b": 1, "n": 1, "m": 33, "k": 5},
+            {"b": 1, "n": 7, "m": 1, "k": 3}],
     "C1D": [{"n": 1, "l": 19, "ci": 3, "co": 10, "k": 3, "s": 2, "p": 1}],
     "C2D": [{"n": 1, "h": 11, "w": 9, "ci": 3, "co": 18, "k": 3, "s": 2, "p": 1},
             {"n": 2, "h": 5, "w": 7, "ci": 1, "co": 8, "k": 1, "s": 1, "p": 0}],
@@ -62,24 +62,7 @@ def test_many_candidates_of_every_configuration(name: str, capsys: pytest.Captur
                 continue
             assert_candidate(sch, program)
         with capsys.disabled():
-            print(f"\n{name} {number}: {len(sketches)} sketches, {rejected.total()} of 200 rejected {dict(rejected)}")
+            print(
+                f"\n{name} {number}: {len(sketches)} sketches, {rejected.total()} of 200 rejected {dict(rejected)}"
+            )
         assert rejected.total() < 40
-
-
-TILING = (  # of one reduction with reuse: ours, then the structures of TVM's CPU space
-    "collect {0}; follow with {0}_collected at loop {1}; RegisterTiling, packing no, columns inside",
-    "collect {0}; follow with {0}_collected at loop {1}; RegisterTiling, packing no, rows inside",
-    "collect {0}; copy operand of {0}; follow with {0}_collected at loop {1}; compute {0}_copied at loop {2}; "
-    "RegisterTiling, packing panel, rows inside",
-    "collect {0}; copy operand of {0}; re-lay {0}_copied; follow with {0}_collected at loop {1}; "
-    "RegisterTiling, packing whole, rows inside",
-    "SSRSRS",
-    "collect {0}; follow with {0}_collected at loop {3}; SSRSRS",
-    "collect {0}; follow with {0}_collected at loop {4}; SSRSRS",
-)
-
-
-def test_sketches_of_a_matrix_product() -> None:
-    sketches = default("x86-64-v3,cores=2").sketches(ms.workloads.create("GMM"))
-    wanted = [t.format("matmul", "5 of 9", "4 of 9", "3 of 14", "6 of 14") for t in TILING]
-    assert [outline(s) for s in sketches] == wanted
