@@ -35,7 +35,7 @@ def test_sketches_are_pinned() -> None:
 
 @pytest.mark.parametrize("name", [name for name in TWELVE if name not in ("NRM", "SFM")])
 def test_tvm_tilings_are_contained(name: str) -> None:
-    """SSRSRS without a copy of the result, with one (or the epilogue) at the first level, and at the second."""
+    """SSRSRS without a copy of the result, with one (or the epilogue) at the first level, at the second."""
     tiled = [line for line in outlines(name) if re.search(r"\bSSRSRS\b", line)]
     places = {m[1] if (m := re.search(r"follow with \S+ at loop (\d+) of", line)) else None for line in tiled}
     assert len(places) == 3
