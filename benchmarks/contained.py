@@ -1,16 +1,15 @@
 """The default space contains the best kernels: stored traces, and the share of the FMA peak that they reach.
 
-    python benchmarks/contained.py [--search N] [--json FILE] [NAMES]
+    python benchmarks/contained.py [--tune TRIALS] [--json FILE] [NAMES]
 
-The traces are in tests/space/traces. Each is measured in turn with the peak, on all cores; --search looks at
-N random candidates and their neighbours, and stores what is faster.
+The traces are in tests/space/traces. Each is measured in turn with the peak, on all cores; --tune finds them
+anew and stores what is faster.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,6 @@ from rich.table import Table
 
 import metaschedule as ms
 from metaschedule.build import with_constants
-from metaschedule.errors import ScheduleError
 from metaschedule.report.peak import measured_peak
 from metaschedule.target import Target, resolve
 
@@ -50,26 +48,6 @@ def latency(sch: ms.Schedule, threads: int) -> float:
     return ms.build(sch, threads=threads, constants=constants).benchmark().min
 
 
-def search(program: ms.Program, known: ms.Trace | None, count: int, seed: int) -> ms.Trace | None:
-    """A faster candidate than a known one, if there is any among some random ones and their neighbours."""
-    space, rng = ms.space.default(), random.Random(seed)
-    threads = space.target.cores
-    best = known
-    lowest = latency(known.apply(program), threads) if known else float("inf")
-    for n in range(count):
-        try:
-            if best is not None and n % 2:
-                sch = best.apply(program, rng=rng, moved={rng.choice(list(best.decisions))})
-            else:
-                sch = space.sample(program, rng)
-        except ScheduleError:
-            continue
-        time = latency(sch, threads)
-        if time < lowest:
-            best, lowest = sch.trace, time
-    return best
-
-
 def measure(program: ms.Program, trace: ms.Trace, target: Target, rounds: int = 5) -> dict[str, Any]:
     sch = trace.apply(program)
     peak, time = 0.0, float("inf")
@@ -83,7 +61,7 @@ def measure(program: ms.Program, trace: ms.Trace, target: Target, rounds: int = 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", choices=[*KERNELS, []], help="kernels (default: all)")
-    parser.add_argument("--search", type=int, default=0, help="candidates to look at")
+    parser.add_argument("--tune", type=int, default=0, help="trials to find a better trace with")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
@@ -93,11 +71,13 @@ def main() -> int:
     for name in options.names or KERNELS:
         program, path = KERNELS[name](), path_of(name)
         trace = ms.Trace.from_json(path.read_text()) if path.exists() else None
-        if options.search:
-            trace = search(program, trace, options.search, options.seed)
-            assert trace is not None
-            TRACES.mkdir(exist_ok=True)
-            path.write_text(ms.Trace(trace.instructions, program).to_json())
+        if options.tune:
+            found = ms.tune(program, trials=options.tune, seed=options.seed)
+            if trace is None or latency(found.schedule, target.cores) < latency(
+                trace.apply(program), target.cores
+            ):
+                trace = found.trace
+                path.write_text(trace.to_json())
         if trace is None:
             continue
         row = report[name] = measure(program, trace, target)
