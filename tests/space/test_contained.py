@@ -1,7 +1,7 @@
 """The kernels that reach the machine's limit are in the default space.
 
-The traces were found by `benchmarks/contained.py --tune`, which shows how fast they are here and now; that they
-are of the space, replay and compute what is meant is tested.
+The traces were found by `benchmarks/contained.py --tune`, which shows how fast they are here and now; that
+they are of the space, replay and compute what is meant is tested.
 """
 
 from __future__ import annotations
