@@ -27,7 +27,7 @@ from ..ir import (
     as_int,
     expressions,
     free_vars,
-)  # fmt: skip
+)
 from ..schedule import BlockRV, Schedule
 
 CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone

@@ -20,7 +20,7 @@ from .facts import (
     stride,
     vector_iterator,
     volume,
-)  # fmt: skip
+)
 
 MOST_PLACES = 2  # of one element-wise stage in a consumer
 
