@@ -57,8 +57,7 @@ class History:
 
     def neighbour(self, candidate: Candidate, rng: random.Random, positions: set[int]) -> Candidate | None:
         """The candidate with the decisions at some positions of its trace changed a little."""
-        kept = {n: d for n, d in candidate.trace.decisions.items() if n not in positions}
-        return self.made(lambda: candidate.trace.apply(self.program, kept, rng))
+        return self.made(lambda: candidate.trace.apply(self.program, rng=rng, moved=positions))
 
     def replayed(self, trace: Trace) -> Candidate | None:
         return self.made(lambda: trace.apply(self.program))
