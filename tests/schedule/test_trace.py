@@ -74,6 +74,22 @@ def test_replay_on_another_program_of_the_same_structure() -> None:
     assert_same_results(matmul(13, 11), bigger.program)
 
 
+def test_replays_share_variables_but_not_extents_edits_or_draws() -> None:
+    program = matmul()
+    trace = sketch(program).trace
+    at = list(trace.decisions)[1]
+    one, other = (trace.apply(program, {at: factors}) for factors in ([5, 2], [2, 5]))
+    loops = [list(sch.state.loops_around("matmul")) for sch in (one, other)]
+    assert all(a is b for a, b in zip(*loops, strict=True))
+    assert [sch.state.fixed_extent(loops[0][-1]) for sch in (one, other)] == [2, 5]
+    before = str(other.program)
+    one.cache_read(one.get_block("matmul"), 0)
+    assert str(other.program) == before == str(trace.apply(program, {at: [2, 5]}).program)
+    draws = [sch.get(sch.sample_categorical([*range(100)], [0.01] * 100)) for sch in (one, other)]
+    assert draws[0] == draws[1]
+    assert_same_results(program, one.program)
+
+
 def test_replay_refuses_another_structure() -> None:
     trace = sketch(matmul()).trace
     x = ms.te.placeholder((12, 12), name="X")

@@ -1,7 +1,7 @@
 """Whether accesses to a buffer that meet in an element are always of one iteration of a loop.
 
 Accesses are taken from the signatures of blocks (`touched_by`). Three tests, cheapest first: the variables
-that index the buffer tell the iteration (`by_name`), linear forms keep iterations apart
+that index the buffer tell the iteration (`by_name`, `by_sum`), linear forms keep iterations apart
 (`forms.same_iteration`), the map from iterations and places within them to elements is one to one (`by_map`).
 """
 
