@@ -1,15 +1,17 @@
-"""Tiles that do not divide: one version of the code for full tiles, one for the tail.
+"""Tiles that do not divide: one version of the code for full tiles, one for each tail.
 
 A split that does not divide leaves a guard `i0 * 6 + i1 < 128` around the statements of the tile. Where i1
 is unrolled or vectorised, the body of the loop over i0 becomes
 
-    if i0 * 6 <= 122:  body without the guard
-    else:              body with the guard (here i0 can only be 21: with i1 < 2 instead)
+    if i0 * 6 <= 122:    body without the guard
+    elif i0 * 6 == 126:  body with i1 < 2 instead (where i0 can only be 21, without this test)
+    else:                body without what is guarded, mostly nothing (where i0 can be more than 21)
 
 so that a full tile has no tests in it, and after unrolling the tail is a smaller tile without tests either.
 Versions rather than two loops, because a fused or parallel loop has no contiguous main part and two
 parallel loops are two fork-joins. The choice is made as far out as it is known, above the reduction loops,
-so that both versions keep their accumulators in registers.
+so that all versions keep their accumulators in registers; so is that of a guard which the tile as a whole
+passes or not.
 """
 
 from __future__ import annotations
@@ -36,21 +38,26 @@ from ...ir import (
     same_expr,
 )
 from .flatten import guarded
-from .scope import inside
+from .scope import has_load, inside
 
 TILE_KINDS = ("unrolled", "vectorized")
-MOST_TAILS = 2  # tails versioned separately in one place: every further one doubles the code
+MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
+MOST_VERSIONS = 6  # of what follows a choice: a full tile has them all, each of n versions an n-th
 
 
 @dataclass(eq=False)
 class Guard:
-    """A test `value < limit` on a tile: `full` is the test that the whole tile passes it."""
+    """A test `value < limit` on a tile, in which the value goes from `first` to `first + width - 1`."""
 
     value: Expr
     limit: int
-    full: Expr
-    first: Expr  # the smallest value in the tile, over the loops outside of it
+    first: Expr  # over the loops outside of the tile
+    width: int
     depth: int  # the loop (counted from outside) that decides it
+
+    def is_same(self, other: Guard) -> bool:
+        """Whether both hold in the same tiles."""
+        return self.limit == other.limit and self.width == other.width and same_expr(self.first, other.first)
 
 
 def version_tails(program: Program) -> Program:
@@ -84,18 +91,44 @@ class _Versions(Rewriter):
         depth = len(self.loops) - 1
         guards: list[Guard] = []
         for guard in self.guards(body, ()):
-            known = any(same_expr(guard.full, g.full) for g in guards)
-            if guard.depth == depth and not known:
+            if guard.depth == depth and not any(guard.is_same(g) for g in guards):
                 guards.append(guard)
-        return self.choose(body, guards[:MOST_TAILS])
+        return self.choose(body, guards, MOST_VERSIONS)
 
-    def choose(self, body: Body, guards: list[Guard]) -> Body:
-        if not guards:
+    def choose(self, body: Body, guards: list[Guard], versions: int) -> Body:
+        if not guards or not body:
             return self.body(body)
         guard, rest = guards[0], guards[1:]
-        full = _Assume(self, guard, tail=False).body(body)
-        tail = _Assume(self, guard, tail=True).body(body)
-        return (If(guard.full, self.choose(full, rest), self.choose(tail, rest)),)
+        starts = self.tails(guard)
+        cut = [body] if starts is None else [_Assume(self, guard, start).body(body) for start in starts]
+        count = 1 + sum(1 for version in cut if version)
+        # What the whole tile passes or not may be but a small part of the body: no reason for two of all.
+        if count > versions or (guard.width == 1 and count > 1):
+            return self.choose(body, rest, versions)
+        *tails, chosen = (self.choose(version, rest, versions // count) for version in cut)
+        for start, tail in zip(reversed((starts or ())[:-1]), reversed(tails), strict=True):
+            chosen = (If(binary("==", guard.first, const(start)), tail, chosen),)
+        last_full = guard.limit - guard.width
+        full = self.choose(_Assume(self, guard, last_full).body(body), rest, versions)
+        return (If(binary("<=", guard.first, const(last_full)), full, chosen),)
+
+    def tails(self, guard: Guard) -> list[int] | None:
+        """Where a tile that is not full may start; the limit stands for all from there on, where nothing
+        passes. None if these are many."""
+        _, high = self.domain.bounds(guard.first)
+        beyond = high is None or high >= guard.limit
+        last = guard.limit - 1 if high is None or beyond else high
+        starts: list[int] = []
+        domain, start = self.domain, guard.limit - guard.width
+        while start < last:
+            domain = domain.with_fact(binary(">", guard.first, const(start)))
+            found, _ = domain.bounds(guard.first)
+            start = start + 1 if found is None else max(found, start + 1)
+            if start <= last:
+                starts.append(start)
+            if len(starts) > MOST_TAILS:
+                return None
+        return starts if starts and not beyond else [*starts, guard.limit]
 
     def guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
         """The guards below, with the tile loops between here and them."""
@@ -117,10 +150,10 @@ class _Versions(Rewriter):
         if not isinstance(cond, Binary) or cond.op != "<" or cond.a.dtype != "int64":
             return None
         limit = as_int(cond.b)
+        if limit is None or not tile or has_load(cond.a):
+            return None
         used = free_vars(cond.a)
         relaxed: dict[Var, Expr | int] = {f.var: f.extent for f in tile if _among(f.var, used)}
-        if limit is None or not relaxed:
-            return None
         span = relax(cond.a, relaxed, self.domain)
         width = as_int(span[1]) if span else None
         if span is None or width is None:
@@ -130,23 +163,15 @@ class _Versions(Rewriter):
         depths = [n for n, f in enumerate(self.loops) if _among(f.var, outer)]
         if not depths or len(depths) != len(outer):
             return None
-        full = binary("<=", first, const(limit - width))
-        return Guard(cond.a, limit, full, first, depths[-1])
+        return Guard(cond.a, limit, first, width, depths[-1])
 
 
 class _Assume(Rewriter):
-    """Rewrites the guards of one tail: away in the full version, to constants in the tail."""
+    """The guard of a tile that starts at a known number (or at the last at which it is full, or beyond)."""
 
-    def __init__(self, where: _Versions, guard: Guard, tail: bool) -> None:
-        self.where, self.known, self.tail = where, guard, tail
+    def __init__(self, where: _Versions, guard: Guard, start: int) -> None:
+        self.where, self.known, self.start = where, guard, start
         self.tile: tuple[For, ...] = ()
-        self.last: int | None = None
-        if tail:
-            # In the tail the first index of the tile is often a single number, the last tile's.
-            _, high = where.domain.bounds(guard.first)
-            outside = where.domain.with_fact(_negated(guard))
-            if high is not None and outside.prove(binary("==", guard.first, const(high))):
-                self.last = high
 
     def expr(self, e: Expr) -> Expr:
         return e
@@ -157,32 +182,19 @@ class _Assume(Rewriter):
             self.where = _Versions(inside(outer_where.domain, s), (*outer_where.loops, s))
             if s.kind in TILE_KINDS:
                 self.tile = (*self.tile, s)
-            new = changed(s, body=self.body(s.body))
+            body = self.body(s.body)
             self.where, self.tile = outer_where, outer_tile
-            return new
-        if isinstance(s, If):
-            kept = [c for cond in conjuncts(s.cond) if (c := self.rewrite(cond)) is not None]
-            if s.orelse:
-                return super().stmt(s)
-            return guarded(all_of(kept), self.body(s.then))
+            return changed(s, body=body) if body else ()
+        if isinstance(s, If) and not s.orelse:
+            return guarded(all_of([self.rewrite(c) for c in conjuncts(s.cond)]), self.body(s.then))
         return super().stmt(s)
 
-    def rewrite(self, cond: Expr) -> Expr | None:
+    def rewrite(self, cond: Expr) -> Expr:
         guard = self.where.guard(cond, self.tile)
-        if guard is None or not same_expr(guard.full, self.known.full):
+        if guard is None or not guard.is_same(self.known):
             return cond
-        if not self.tail:
-            return None
-        if self.last is None:
-            return cond
-        within = simplify(binary("-", guard.value, guard.first), self.where.domain)
-        return binary("<", within, const(guard.limit - self.last))
-
-
-def _negated(guard: Guard) -> Expr:
-    full = guard.full
-    assert isinstance(full, Binary)
-    return binary(">", full.a, full.b)
+        within = binary("-", guard.value, guard.first)
+        return simplify(binary("<", within, const(guard.limit - self.start)), self.where.domain)
 
 
 def _among(var: Var, variables: list[Var]) -> bool:
