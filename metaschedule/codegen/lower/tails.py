@@ -42,7 +42,7 @@ from .scope import has_load, inside
 
 TILE_KINDS = ("unrolled", "vectorized")
 MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
-MOST_VERSIONS = 6  # of what follows a choice: a full tile has them all, each of n versions an n-th
+MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n versions the others an n-th
 
 
 @dataclass(eq=False)
@@ -61,7 +61,7 @@ class Guard:
 
 
 def version_tails(program: Program) -> Program:
-    return changed(program, body=_Versions(Domain(), ()).body(program.body))
+    return changed(program, body=_Versions(Domain(), (), MOST_VERSIONS).body(program.body))
 
 
 def conjuncts(cond: Expr) -> list[Expr]:
@@ -71,14 +71,17 @@ def conjuncts(cond: Expr) -> list[Expr]:
 
 
 class _Versions(Rewriter):
-    """Goes down the loops; on the way, `loops` are the loops around."""
+    """Goes down the loops; on the way, `loops` are the loops around, and `versions` how many there may be."""
 
-    def __init__(self, domain: Domain, loops: tuple[For, ...]) -> None:
-        self.domain, self.loops = domain, loops
+    def __init__(self, domain: Domain, loops: tuple[For, ...], versions: int) -> None:
+        self.domain, self.loops, self.versions = domain, loops, versions
+
+    def within(self, s: For) -> _Versions:
+        return _Versions(inside(self.domain, s), (*self.loops, s), self.versions)
 
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
-            inner = _Versions(inside(self.domain, s), (*self.loops, s))
+            inner = self.within(s)
             below = inner.body if s.kind in TILE_KINDS else inner.versioned
             return changed(s, body=below(s.body))
         return super().stmt(s)
@@ -93,11 +96,11 @@ class _Versions(Rewriter):
         for guard in self.guards(body, ()):
             if guard.depth == depth and not any(guard.is_same(g) for g in guards):
                 guards.append(guard)
-        return self.choose(body, guards, MOST_VERSIONS)
+        return self.choose(body, guards, self.versions)
 
     def choose(self, body: Body, guards: list[Guard], versions: int) -> Body:
-        if not guards or not body:
-            return self.body(body)
+        if not guards:
+            return _Versions(self.domain, self.loops, versions).body(body)
         guard, rest = guards[0], guards[1:]
         starts = self.tails(guard)
         cut = [body] if starts is None else [_Assume(self, guard, start).body(body) for start in starts]
@@ -135,8 +138,7 @@ class _Versions(Rewriter):
         found: list[Guard] = []
         for s in body:
             if isinstance(s, For):
-                inner = _Versions(inside(self.domain, s), (*self.loops, s))
-                found += inner.guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
+                found += self.within(s).guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
             elif isinstance(s, If):
                 for cond in conjuncts(s.cond) if not s.orelse else ():
                     guard = self.guard(cond, tile)
@@ -179,14 +181,16 @@ class _Assume(Rewriter):
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
             outer_where, outer_tile = self.where, self.tile
-            self.where = _Versions(inside(outer_where.domain, s), (*outer_where.loops, s))
+            self.where = outer_where.within(s)
             if s.kind in TILE_KINDS:
                 self.tile = (*self.tile, s)
             body = self.body(s.body)
             self.where, self.tile = outer_where, outer_tile
             return changed(s, body=body) if body else ()
         if isinstance(s, If) and not s.orelse:
-            return guarded(all_of([self.rewrite(c) for c in conjuncts(s.cond)]), self.body(s.then))
+            cond = all_of([self.rewrite(c) for c in conjuncts(s.cond)])
+            then = self.body(s.then)
+            return guarded(cond, then) if then else ()
         return super().stmt(s)
 
     def rewrite(self, cond: Expr) -> Expr:
