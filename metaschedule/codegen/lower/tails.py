@@ -47,9 +47,10 @@ MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n v
 
 @dataclass(eq=False)
 class Guard:
-    """A test `value < limit` on a tile, in which the value goes from `first` to `first + width - 1`."""
+    """A test `value < limit` or `value >= limit` on a tile, in which the value goes from `first` to
+    `first + width - 1`."""
 
-    value: Expr
+    test: Binary
     limit: int
     first: Expr  # over the loops outside of the tile
     width: int
@@ -57,7 +58,14 @@ class Guard:
 
     def is_same(self, other: Guard) -> bool:
         """Whether both hold in the same tiles."""
-        return self.limit == other.limit and self.width == other.width and same_expr(self.first, other.first)
+        same_numbers = (self.test.op, self.limit, self.width) == (other.test.op, other.limit, other.width)
+        return same_numbers and same_expr(self.first, other.first)
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """The start of a tile that is just full and of one that is just empty."""
+        before, behind = self.limit - self.width, self.limit
+        return (before, behind) if self.test.op == "<" else (behind, before)
 
 
 def version_tails(program: Program) -> Program:
@@ -111,18 +119,20 @@ class _Versions(Rewriter):
         *tails, chosen = (self.choose(version, rest, versions // count) for version in cut)
         for start, tail in zip(reversed((starts or ())[:-1]), reversed(tails), strict=True):
             chosen = (If(binary("==", guard.first, const(start)), tail, chosen),)
-        last_full = guard.limit - guard.width
+        last_full, _ = guard.extremes
         full = self.choose(_Assume(self, guard, last_full).body(body), rest, versions)
-        return (If(binary("<=", guard.first, const(last_full)), full, chosen),)
+        inwards = "<=" if guard.test.op == "<" else ">="
+        return (If(binary(inwards, guard.first, const(last_full)), full, chosen),)
 
     def tails(self, guard: Guard) -> list[int] | None:
-        """Where a tile that is not full may start; the limit stands for all from there on, where nothing
-        passes. None if these are many."""
-        _, high = self.domain.bounds(guard.first)
-        beyond = high is None or high >= guard.limit
-        last = guard.limit - 1 if high is None or beyond else high
+        """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
+        many."""
+        low, high = self.domain.bounds(guard.first)
+        start, end = guard.limit - guard.width, guard.limit
+        empty = (high is None or high >= end) if guard.test.op == "<" else (low is None or low <= start)
+        last = end - 1 if high is None else min(high, end - 1)
         starts: list[int] = []
-        domain, start = self.domain, guard.limit - guard.width
+        domain = self.domain
         while start < last:
             domain = domain.with_fact(binary(">", guard.first, const(start)))
             found, _ = domain.bounds(guard.first)
@@ -131,7 +141,7 @@ class _Versions(Rewriter):
                 starts.append(start)
             if len(starts) > MOST_TAILS:
                 return None
-        return starts if starts and not beyond else [*starts, guard.limit]
+        return [*starts, guard.extremes[1]] if empty or not starts else starts
 
     def guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
         """The guards below, with the tile loops between here and them."""
@@ -149,7 +159,7 @@ class _Versions(Rewriter):
 
     def guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
         """`cond` as a guard of the tile loops around it, if it is one."""
-        if not isinstance(cond, Binary) or cond.op != "<" or cond.a.dtype != "int64":
+        if not isinstance(cond, Binary) or cond.op not in ("<", ">=") or cond.a.dtype != "int64":
             return None
         limit = as_int(cond.b)
         if limit is None or not tile or has_load(cond.a):
@@ -165,11 +175,11 @@ class _Versions(Rewriter):
         depths = [n for n, f in enumerate(self.loops) if _among(f.var, outer)]
         if not depths or len(depths) != len(outer):
             return None
-        return Guard(cond.a, limit, first, width, depths[-1])
+        return Guard(cond, limit, first, width, depths[-1])
 
 
 class _Assume(Rewriter):
-    """The guard of a tile that starts at a known number (or at the last at which it is full, or beyond)."""
+    """Knows where the tile of a guard starts."""
 
     def __init__(self, where: _Versions, guard: Guard, start: int) -> None:
         self.where, self.known, self.start = where, guard, start
@@ -197,8 +207,9 @@ class _Assume(Rewriter):
         guard = self.where.guard(cond, self.tile)
         if guard is None or not guard.is_same(self.known):
             return cond
-        within = binary("-", guard.value, guard.first)
-        return simplify(binary("<", within, const(guard.limit - self.start)), self.where.domain)
+        within = binary("-", guard.test.a, guard.first)
+        known = binary(guard.test.op, within, const(guard.limit - self.start))
+        return simplify(known, self.where.domain)
 
 
 def _among(var: Var, variables: list[Var]) -> bool:
