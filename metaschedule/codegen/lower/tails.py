@@ -69,7 +69,7 @@ class Guard:
 
 
 def version_tails(program: Program) -> Program:
-    return changed(program, body=_Versions(Domain(), (), MOST_VERSIONS).body(program.body))
+    return changed(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
 
 
 def conjuncts(cond: Expr) -> list[Expr]:
@@ -79,13 +79,20 @@ def conjuncts(cond: Expr) -> list[Expr]:
 
 
 class _Versions(Rewriter):
-    """Goes down the loops; on the way, `loops` are the loops around, and `versions` how many there may be."""
+    """Goes down the loops; on the way, `loops` are the loops around, `versions` how many there may be, and
+    `known` what conditions are as guards of a tile (they come again in every version)."""
 
-    def __init__(self, domain: Domain, loops: tuple[For, ...], versions: int) -> None:
-        self.domain, self.loops, self.versions = domain, loops, versions
+    def __init__(
+        self,
+        domain: Domain,
+        loops: tuple[For, ...],
+        versions: int,
+        known: dict[tuple[Expr, ...], Guard | None],
+    ) -> None:
+        self.domain, self.loops, self.versions, self.known = domain, loops, versions, known
 
     def within(self, s: For) -> _Versions:
-        return _Versions(inside(self.domain, s), (*self.loops, s), self.versions)
+        return _Versions(inside(self.domain, s), (*self.loops, s), self.versions, self.known)
 
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
@@ -108,7 +115,7 @@ class _Versions(Rewriter):
 
     def choose(self, body: Body, guards: list[Guard], versions: int) -> Body:
         if not guards:
-            return _Versions(self.domain, self.loops, versions).body(body)
+            return _Versions(self.domain, self.loops, versions, self.known).body(body)
         guard, rest = guards[0], guards[1:]
         starts = self.tails(guard)
         cut = [body] if starts is None else [_Assume(self, guard, start).body(body) for start in starts]
@@ -159,6 +166,12 @@ class _Versions(Rewriter):
 
     def guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
         """`cond` as a guard of the tile loops around it, if it is one."""
+        key = (cond, *[f.var for f in tile])
+        if key not in self.known:
+            self.known[key] = self.new_guard(cond, tile)
+        return self.known[key]
+
+    def new_guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
         if not isinstance(cond, Binary) or cond.op not in ("<", ">=") or cond.a.dtype != "int64":
             return None
         limit = as_int(cond.b)
@@ -207,6 +220,8 @@ class _Assume(Rewriter):
         guard = self.where.guard(cond, self.tile)
         if guard is None or not guard.is_same(self.known):
             return cond
+        if self.start in guard.extremes:
+            return const(self.start == guard.extremes[0], "bool")
         within = binary("-", guard.test.a, guard.first)
         known = binary(guard.test.op, within, const(guard.limit - self.start))
         return simplify(known, self.where.domain)
