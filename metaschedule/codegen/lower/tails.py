@@ -8,10 +8,11 @@ is unrolled or vectorised, the body of the loop over i0 becomes
     else:                body without what is guarded, mostly nothing (where i0 can be more than 21)
 
 so that a full tile has no tests in it, and after unrolling the tail is a smaller tile without tests either.
+A guard `value >= limit` (the padding of a convolution) cuts tiles at their beginning and is treated alike.
 Versions rather than two loops, because a fused or parallel loop has no contiguous main part and two
 parallel loops are two fork-joins. The choice is made as far out as it is known, above the reduction loops,
-so that all versions keep their accumulators in registers; so is that of a guard which the tile as a whole
-passes or not.
+so that all versions keep their accumulators in registers. So is that of a guard which a tile passes as a
+whole or not at all, if nothing else is in the body.
 """
 
 from __future__ import annotations
@@ -111,44 +112,33 @@ class _Versions(Rewriter):
         for guard in self.guards(body, ()):
             if guard.depth == depth and not any(guard.is_same(g) for g in guards):
                 guards.append(guard)
-        return self.choose(body, guards, self.versions)
+        return self.choose(body, guards, self.versions, self.domain)
 
-    def choose(self, body: Body, guards: list[Guard], versions: int) -> Body:
+    def choose(self, body: Body, guards: list[Guard], versions: int, domain: Domain) -> Body:
+        """`domain` knows what has been chosen before."""
         if not guards:
             return _Versions(self.domain, self.loops, versions, self.known).body(body)
         guard, rest = guards[0], guards[1:]
-        starts = self.tails(guard)
+        starts = tails(guard, domain)
+        full_start, empty_start = guard.extremes
+        full = _Assume(self, guard, full_start).body(body)
+        if starts == []:
+            return self.choose(full, rest, versions, domain)
         cut = [body] if starts is None else [_Assume(self, guard, start).body(body) for start in starts]
         count = 1 + sum(1 for version in cut if version)
         # What the whole tile passes or not may be but a small part of the body: no reason for two of all.
         if count > versions or (guard.width == 1 and count > 1):
-            return self.choose(body, rest, versions)
-        *tails, chosen = (self.choose(version, rest, versions // count) for version in cut)
-        for start, tail in zip(reversed((starts or ())[:-1]), reversed(tails), strict=True):
-            chosen = (If(binary("==", guard.first, const(start)), tail, chosen),)
-        last_full, _ = guard.extremes
-        full = self.choose(_Assume(self, guard, last_full).body(body), rest, versions)
-        inwards = "<=" if guard.test.op == "<" else ">="
-        return (If(binary(inwards, guard.first, const(last_full)), full, chosen),)
-
-    def tails(self, guard: Guard) -> list[int] | None:
-        """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
-        many."""
-        low, high = self.domain.bounds(guard.first)
-        start, end = guard.limit - guard.width, guard.limit
-        empty = (high is None or high >= end) if guard.test.op == "<" else (low is None or low <= start)
-        last = end - 1 if high is None else min(high, end - 1)
-        starts: list[int] = []
-        domain = self.domain
-        while start < last:
-            domain = domain.with_fact(binary(">", guard.first, const(start)))
-            found, _ = domain.bounds(guard.first)
-            start = start + 1 if found is None else max(found, start + 1)
-            if start <= last:
-                starts.append(start)
-            if len(starts) > MOST_TAILS:
-                return None
-        return [*starts, guard.extremes[1]] if empty or not starts else starts
+            return self.choose(body, rest, versions, domain)
+        chosen: Body = ()
+        for n, (start, version) in enumerate(
+            zip(reversed(starts or [empty_start]), reversed(cut), strict=True)
+        ):
+            here = binary("==", guard.first, const(start))
+            known = domain if start == empty_start else domain.with_fact(here)
+            tail = self.choose(version, rest, versions // count, known)
+            chosen = (If(here, tail, chosen),) if n else tail
+        inwards = binary("<=" if guard.test.op == "<" else ">=", guard.first, const(full_start))
+        return (If(inwards, self.choose(full, rest, versions, domain), chosen),)
 
     def guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
         """The guards below, with the tile loops between here and them."""
@@ -189,6 +179,25 @@ class _Versions(Rewriter):
         if not depths or len(depths) != len(outer):
             return None
         return Guard(cond, limit, first, width, depths[-1])
+
+
+def tails(guard: Guard, domain: Domain) -> list[int] | None:
+    """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
+    many."""
+    low, high = domain.bounds(guard.first)
+    start, end = guard.limit - guard.width, guard.limit
+    empty = (high is None or high >= end) if guard.test.op == "<" else (low is None or low <= start)
+    last = end - 1 if high is None else min(high, end - 1)
+    starts: list[int] = []
+    while start < last:
+        domain = domain.with_fact(binary(">", guard.first, const(start)))
+        found, _ = domain.bounds(guard.first)
+        start = start + 1 if found is None else max(found, start + 1)
+        if start <= last:
+            starts.append(start)
+        if len(starts) > MOST_TAILS:
+            return None
+    return [*starts, guard.extremes[1]] if empty else starts
 
 
 class _Assume(Rewriter):
