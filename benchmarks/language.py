@@ -22,31 +22,41 @@ import metaschedule as ms
 from metaschedule.schedule import Schedule, Trace
 
 
-def tiled(sch: Schedule, name: str, row: int, column: int) -> None:
-    """SSRSRS tiling of a block with a cached write, packed read and fixed loop kinds."""
+def tiled(sch: Schedule, name: str, spatial: int, inlined: list[str]) -> None:
+    """What a default CPU space emits for a block whose first `spatial` loops are spatial: an SSRSRS tiling
+    with a cached write and packed reads, then kinds of loops."""
+    for other in inlined:
+        sch.compute_inline(sch.get_block(other))
     block = sch.get_block(name)
     copy = sch.cache_write(block, 0, "local")
     loops = sch.get_loops(block)
-    spatial = [loop for loop in loops if sch.get(loop).var.name not in ("k", "rh", "rw", "rc")]
-    reducing = loops[len(spatial) :]
-    tiles = [sch.split(loop, sch.sample_perfect_tile(loop, 4, 64)) for loop in spatial]
-    inner = [sch.split(loop, sch.sample_perfect_tile(loop, 2, 64)) for loop in reducing]
+    tiles = [sch.split(loop, sch.sample_perfect_tile(loop, 4, 64)) for loop in loops[:spatial]]
+    inner = [sch.split(loop, sch.sample_perfect_tile(loop, 2, 64)) for loop in loops[spatial:]]
     order = [t[0] for t in tiles] + [t[1] for t in tiles] + [t[0] for t in inner]
     order += [t[2] for t in tiles] + [t[1] for t in inner] + [t[3] for t in tiles]
+    sch.annotate(block, "tiling", "SSRSRS")
     sch.reorder(*order)
+    sch.get_consumers(block)
     sch.reverse_compute_at(copy, tiles[-1][1])
-    sch.compute_at(sch.cache_read(block, 0, "local"), inner[0][0])
-    outer = sch.fuse(*[t[0] for t in tiles])
-    sch.parallel(outer)
-    sch.decompose_reduction(block, inner[0][0])
-    sch.unroll(tiles[row][3])
-    sch.vectorize(tiles[column][3])
-    sch.vectorize(sch.get_loops(copy)[-1])
+    for operand in (0, 1):
+        packed = sch.cache_read(block, operand, "local")
+        sch.compute_at(packed, inner[0][0])
+        sch.annotate(packed, "packs", operand)
+        sch.vectorize(sch.fuse(*sch.get_loops(packed)[-2:]))
+    sch.parallel(sch.fuse(*[t[0] for t in tiles]))
+    sch.annotate(block, "unroll", sch.sample_categorical([0, 16, 64, 512], [0.25] * 4))
+    init = sch.decompose_reduction(block, inner[0][0])
+    for part in (init, copy):
+        row, column = sch.get_loops(part)[-2:]
+        sch.unroll(row)
+        sch.vectorize(column)
+    sch.unroll(tiles[-2][3])
+    sch.vectorize(tiles[-1][3])
 
 
 def gmm() -> Schedule:
     sch = Schedule(ms.workloads.create("GMM"))
-    tiled(sch, "matmul", 1, 2)
+    tiled(sch, "matmul", 3, [])
     return sch
 
 
@@ -54,9 +64,7 @@ def cbr() -> Schedule:
     sch = Schedule(ms.workloads.create("CBR"))
     names = [k for k in sch.state.nodes if isinstance(k, str) and k]
     heavy = next(n for n in names if sch.state.nodes[n].init)
-    for name in names[names.index(heavy) + 1 : -1]:
-        sch.compute_inline(sch.get_block(name))
-    tiled(sch, heavy, 2, 3)
+    tiled(sch, heavy, 4, names[names.index(heavy) + 1 : -1])
     return sch
 
 

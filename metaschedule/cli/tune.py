@@ -45,7 +45,7 @@ def command(
     else:
         console.print(summary(results, display.untuned, display.peak))
         if len(results) == 1:
-            console.print(str(results[0].trace), highlight=False)
+            console.print(str(results[0].trace), markup=False, highlight=False, soft_wrap=True)
     if any(r.best is None for r in results):
         raise typer.Exit(1)
 

@@ -39,6 +39,7 @@ from .expr import (
 )
 from .printer import Line, identifier, program_lines, underline
 from .program import Program
+from .reduction import reduction_term
 from .stmt import (
     GPU_AXES,
     ITER_KINDS,

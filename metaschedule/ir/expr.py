@@ -284,6 +284,8 @@ def as_expr(value: Operand, partner: str | None = None) -> Expr:
 
 def same_type(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     """Both operands as expressions of one dtype (numbers adapt, expressions are promoted)."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
+        return a, b
     left = as_expr(a, b.dtype if isinstance(b, Expr) else None)
     right = as_expr(b, left.dtype)
     common = promote(left.dtype, right.dtype)

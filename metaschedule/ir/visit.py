@@ -216,16 +216,13 @@ def _pair(p: tuple[Expr, Expr], f: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
 
 def changed(node: T, **fields: Any) -> T:
     """`node` with some fields replaced; `node` itself if they are what it has already."""
-    if all(getattr(node, name) is value for name, value in fields.items()):
+    for name, value in fields.items():
+        if getattr(node, name) is not value:
+            break
+    else:
         return node
     cls: Any = type(node)
-    if hasattr(cls, "__post_init__"):
-        current = {name: getattr(node, name) for name in cls.__dataclass_fields__}
-        return cls(**(current | fields))
-    new = cls.__new__(cls)
-    for name in cls.__slots__:
-        setattr(new, name, fields[name] if name in fields else getattr(node, name))
-    return new
+    return cls(*[fields[name] if name in fields else getattr(node, name) for name in cls.__match_args__])
 
 
 class Substitute(Rewriter):

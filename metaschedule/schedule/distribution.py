@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -45,8 +44,7 @@ class Distribution(Primitive):
                 raise ScheduleError("the extent of the loop is not a constant", marks={s.loop(h).var: "here"})
             return extent
 
-        fields = {n: mapped(v, value) for n, v in zip(self.names, self.operands(), strict=True)}
-        concrete: Any = replace(self, **fields)  # pyright: ignore[reportArgumentType]
+        concrete: Any = type(self)(*[mapped(v, value) for v in self.operands()])
         if why := concrete.problem():
             raise ScheduleError(why)
         return concrete
@@ -73,6 +71,10 @@ class Distribution(Primitive):
         at = support.index(decision)
         options = [n for n in (at - 1, at + 1) if 0 <= n < len(support)]
         return support[rng.choice(options)] if options else decision
+
+    def repaired(self, decision: Decision, rng: random.Random) -> Decision:
+        """A decision in the place of one that was valid for other operands; close to it if that is easy."""
+        return self.draw(rng)
 
     def count(self) -> int:
         return len(self.support())
@@ -325,6 +327,17 @@ class Tile(Distribution):
             and (self.n == 1 or decision[-1] in self.inner_candidates() or decision[-1] == 1)
             and self.fits(decision[1:])
         )
+
+    def repaired(self, decision: list[int], rng: random.Random) -> list[int]:
+        """The same inner factors, or the largest that fit, around which the outermost covers the rest."""
+        inner = list(decision[1:]) if len(decision) == self.n else []
+        while inner and max(inner) > 1:
+            new = self.whole(inner)
+            if self.valid(new):
+                return new
+            at = inner.index(max(inner))
+            inner[at] -= 1
+        return self.draw(rng)
 
     def neighbour(self, decision: list[int], rng: random.Random) -> list[int]:
         """One inner factor moved to the next size up or down that fits; another may give or take a factor

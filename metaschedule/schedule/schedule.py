@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
@@ -25,7 +26,7 @@ from .primitive.query import QuerySteps
 from .primitive.reduction import ReductionSteps
 from .sampling import SamplingSteps
 from .state import State
-from .trace import Instruction, Trace
+from .trace import Choose, Instruction, Trace
 
 
 class Schedule(
@@ -103,29 +104,54 @@ class Schedule(
 
     def run(self, primitive: Primitive) -> tuple[Any, ...]:
         """Check a primitive, carry it out, record it; gives the handles of its results."""
-        plan = self._checked(primitive)
-        results = primitive.apply(self.state, plan)
-        if not primitive.op.startswith("get_"):
-            self.state.printed = None
-        return self._record(primitive, results, None)
+        return self._record(primitive, self._carried_out(primitive), None)
 
     def sample(self, distribution: Distribution, decision: Decision = None) -> tuple[Any, ...]:
         """Draw from a distribution, or take a decision; gives the handles of the numbers."""
+
+        def choose(site: Distribution) -> Decision:
+            return site.draw(self.rng) if decision is None else decision
+
+        return self._record(distribution, *self._drawn(distribution, choose))
+
+    def repeat(self, n: int, step: Instruction, choose: Choose) -> None:
+        """Carry out instruction `n` of a trace, whose handles then stand for the results here, too."""
+        primitive = step.primitive
+        if isinstance(primitive, Distribution):
+            old = step.decision
+            results, decision = self._drawn(primitive, lambda site: choose(n, site, old))
+            step = Instruction(primitive, step.outputs, decision)
+        else:
+            results = self._carried_out(primitive)
+        if len(results) != len(step.outputs):
+            raise ScheduleError(
+                f"{primitive.op}, instruction {n}: {len(results)} results, not {len(step.outputs)}",
+                help="replay on a program of the structure that the trace was made on",
+            )
+        self.state.values.update(zip(step.outputs, results))
+        self._handles += len(results)
+        self._instructions.append(step)
+
+    def _carried_out(self, primitive: Primitive) -> tuple[Any, ...]:
+        try:
+            plan = primitive.check(self.state)
+        except ScheduleError as error:
+            raise self._attached(error, primitive) from None
+        if not primitive.is_query:
+            self.state.printed = None
+        return primitive.apply(self.state, plan)
+
+    def _drawn(
+        self, distribution: Distribution, choose: Callable[[Distribution], Decision]
+    ) -> tuple[tuple[Any, ...], Decision]:
         try:
             concrete = distribution.at(self.state)
-            if decision is None:
-                decision = concrete.draw(self.rng)
-            elif not concrete.valid(decision):
+            decision = choose(concrete)
+            if not concrete.valid(decision):
                 raise ScheduleError(f"{decision!r} is no decision of {concrete!r}")
         except ScheduleError as error:
             raise self._attached(error, distribution) from None
-        return self._record(distribution, concrete.outcome(self.state, decision), decision)
-
-    def _checked(self, primitive: Primitive) -> Any:
-        try:
-            return primitive.check(self.state)
-        except ScheduleError as error:
-            raise self._attached(error, primitive) from None
+        return concrete.outcome(self.state, decision), decision
 
     def _attached(self, error: ScheduleError, primitive: Primitive) -> ScheduleError:
         state = self.state.fork()

@@ -11,13 +11,17 @@ loop). `resolve` puts definitions in; `program` does so for the whole tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from ..arith import Domain, simplify
 from ..errors import ScheduleError
 from ..ir import (
+    INDEX,
+    Binary,
     Block,
     Body,
     Buffer,
@@ -25,6 +29,7 @@ from ..ir import (
     Expr,
     For,
     If,
+    Iter,
     Program,
     Stmt,
     Substitute,
@@ -34,11 +39,16 @@ from ..ir import (
     blocks,
     changed,
     const,
+    expressions,
+    walk,
 )
+from .linear import linear, plus, times
 
 # Keys are compared with `is`: `==` on a Var builds an expression. So a name is always the object that is in
 # the tables; `find_block` gives it.
 Key = Var | str | int
+Loops = tuple[tuple[Var, Expr], ...]
+Digit = tuple[Var, Expr, int, int]  # a loop, a digit of it, a factor, the number of values of the digit
 ROOT = ""  # the key of the program itself, whose children are the top-level statements
 
 
@@ -62,8 +72,8 @@ class State:
     """What a schedule edits. Only `Schedule` makes one; primitives read and write it."""
 
     __slots__ = (
-        "allocs", "children", "counter", "definitions", "extents", "nodes", "original", "parent",
-        "printed", "values",
+        "allocs", "children", "counter", "definitions", "extents", "known_leaves", "nodes", "original",
+        "parent", "printed", "values",
     )  # fmt: skip
 
     def __init__(self, program: Program) -> None:
@@ -73,6 +83,7 @@ class State:
         self.children: dict[Key, tuple[Key, ...]] = {}
         self.parent: dict[Key, Key] = {}
         self.definitions: dict[Var, Split | Part] = {}
+        self.known_leaves: dict[Var, tuple[Var, ...]] = {}
         self.extents: dict[Var, Expr] = {}  # of loops and of variables that have a definition
         self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
         self.counter = 0
@@ -87,6 +98,7 @@ class State:
         new.nodes, new.children = self.nodes.copy(), self.children.copy()
         new.parent, new.values = self.parent.copy(), self.values.copy()
         new.definitions, new.extents = self.definitions.copy(), self.extents.copy()
+        new.known_leaves = {}
         return new
 
     # --- from and to programs ---
@@ -127,37 +139,30 @@ class State:
     def program(self) -> Program:
         """The program as it is now, definitions put in."""
         if self.printed is None:
-            body = self.build(ROOT, _Resolve(self), Domain())
+            body = self.build(ROOT, _Resolve(self), ())
             self.printed = changed(self.original, body=body, allocs=self.allocs)
         return self.printed
 
-    def build(self, key: Key, resolve: _Resolve, domain: Domain) -> Body:
-        """The statements under `key`."""
+    def build(self, key: Key, resolve: _Resolve, loops: Loops) -> Body:
+        """The statements under `key`; `loops` are those around it, with extents in terms of each other."""
         out: list[Stmt] = []
         for child in self.children[key]:
             node = self.nodes[child]
             if isinstance(node, For):
-                extent = simplify(resolve.expr(node.extent), domain)
-                inside = domain.with_loop(node.var, extent)
-                out.append(changed(node, extent=extent, body=self.build(child, resolve, inside)))
+                extent = resolve.simplified(node.extent, loops)
+                body = self.build(child, resolve, (*loops, (node.var, extent)))
+                out.append(For(node.var, extent, body, node.kind, node.annotations))
                 continue
-            new: Any = resolve.stmt(node)
-            if isinstance(new, Block):
-                tests = [simplify(c, domain) for c in new.predicate]
-                new = changed(
-                    new,
-                    bindings=tuple(simplify(b, domain) for b in new.bindings),
-                    predicate=tuple(t for t in tests if not (isinstance(t, Const) and t.value)),
-                )
+            new: Any = resolve.outside(node, loops) if isinstance(node, Block) else resolve.stmt(node)
             if self.children[child]:
-                below = self.build(child, resolve, Domain() if isinstance(new, Block) else domain)
+                below = self.build(child, resolve, () if isinstance(new, Block) else loops)
                 new = changed(new, **{"body" if isinstance(new, Block) else "then": below})
             out.append(new)
         return tuple(out)
 
     def body(self, key: Key) -> Body:
         """The statements under a node, definitions put in."""
-        return self.build(key, _Resolve(self), Domain())
+        return self.build(key, _Resolve(self), ())
 
     # --- definitions ---
 
@@ -181,51 +186,83 @@ class State:
         """`e` in terms of the loops that exist."""
         return _Resolve(self).expr(e)
 
-    def leaves(self, var: Var) -> Iterator[Var]:
+    def leaves(self, var: Var) -> tuple[Var, ...]:
         """The loops that a variable depends on."""
-        known = self.definitions.get(var)
-        if known is None:
-            yield var
-        else:
-            for below in known.digits if isinstance(known, Split) else (known.whole,):
-                yield from self.leaves(below)
+        found = self.known_leaves.get(var)
+        if found is None:
+            known = self.definitions.get(var)
+            if known is None:
+                found = (var,)
+            elif isinstance(known, Split):
+                found = tuple([leaf for digit in known.digits for leaf in self.leaves(digit)])
+            else:
+                found = self.leaves(known.whole)
+            self.known_leaves[var] = found
+        return found
+
+    def define(self, var: Var, definition: Split | Part) -> None:
+        """Say what a variable is whose loop is gone."""
+        self.definitions[var] = definition
+        self.known_leaves = {}
 
     # --- reading ---
 
-    def ancestors(self, key: Key) -> Iterator[Key]:
+    def ancestors(self, key: Key) -> list[Key]:
         """What encloses a node, from the inside out, without the root."""
-        key = self.parent[key]
+        parent, found = self.parent, list[Key]()
+        key = parent[key]
         while key is not ROOT:
-            yield key
-            key = self.parent[key]
+            found.append(key)
+            key = parent[key]
+        return found
 
     def loops_around(self, key: Key) -> list[Var]:
         """The loops around a node up to the enclosing block, outermost first."""
-        found: list[Var] = []
-        for above in self.ancestors(key):
-            if isinstance(above, str):
-                break
-            if isinstance(above, Var):
-                found.append(above)
-        return found[::-1]
+        parent, found = self.parent, list[Var]()
+        key = parent[key]
+        while type(key) is not str:
+            if type(key) is Var:
+                found.append(key)
+            key = parent[key]
+        found.reverse()
+        return found
 
     def scope(self, key: Key) -> str:
         """The block whose body a node is in; ROOT if none."""
-        return next((k for k in self.ancestors(key) if isinstance(k, str)), ROOT)
+        key = self.parent[key]
+        while not isinstance(key, str):
+            key = self.parent[key]
+        return key
+
+    def is_below(self, key: Key, above: Key) -> bool:
+        """Whether a node is somewhere inside of another."""
+        while key is not ROOT:
+            key = self.parent[key]
+            if key is above:
+                return True
+        return False
+
+    def meeting(self, a: Key, b: Key) -> Key:
+        """The innermost node around `a` that is `b` or around it."""
+        above = set(self.ancestors(a))
+        while b is not ROOT and b not in above:
+            b = self.parent[b]
+        return b
 
     def blocks_below(self, key: Key) -> list[str]:
         """The outermost blocks under a node, in program order."""
-        found: list[str] = []
-        for child in self.children[key]:
-            found += [child] if isinstance(child, str) else self.blocks_below(child)
-        return found
+        return [child for child in self.statements_below(key) if isinstance(child, str)]
 
-    def statements_below(self, key: Key) -> Iterator[Key]:
+    def statements_below(self, key: Key) -> list[Key]:
         """Everything under a node, in program order, not inside blocks."""
-        for child in self.children[key]:
-            yield child
-            if not isinstance(child, str):
-                yield from self.statements_below(child)
+        children, found = self.children, list[Key]()
+        waiting = list(reversed(children[key]))
+        while waiting:
+            child = waiting.pop()
+            found.append(child)
+            if type(child) is not str:
+                waiting += reversed(children[child])
+        return found
 
     def find_block(self, name: str) -> str | None:
         """The key of the block of that name."""
@@ -263,7 +300,8 @@ class State:
 
     def fixed_extent(self, var: Var) -> int | None:
         """The extent of a loop if it is a constant; None for what is no loop, too."""
-        return as_int(self.extents[var]) if var in self.extents else None
+        extent = self.extents.get(var)
+        return int(extent.value) if type(extent) is Const else None
 
     def domain(self, key: Key) -> Domain:
         """The loops around a node."""
@@ -326,6 +364,7 @@ class _Resolve(Substitute):
     def __init__(self, state: State) -> None:
         self.state = state
         self.known: dict[Var, Expr] = {}
+        self.sums: dict[Var, tuple[Digit, ...] | None] = {}
         super().__init__({})
 
     def expr(self, e: Expr) -> Expr:
@@ -336,3 +375,91 @@ class _Resolve(Substitute):
             value = self.state.definition(e)
             found = self.known[e] = e if value is None else self.expr(value)
         return found
+
+    def outside(self, block: Block, loops: Loops) -> Block:
+        """A block with what stands outside of its body put in. A body that speaks of iterators only stays."""
+        if not is_closed(block.iters, block.init, block.body):
+            block = cast("Block", self.stmt(block))
+        tests = [self.simplified(test, loops) for test in block.predicate if not self.holds(test)]
+        return changed(
+            block,
+            bindings=tuple([self.simplified(b, loops) for b in block.bindings]),
+            predicate=tuple([t for t in tests if not (isinstance(t, Const) and t.value)]),
+        )
+
+    def simplified(self, e: Expr, loops: Loops) -> Expr:
+        """An expression in terms of the loops that exist, as `simplify` gives it."""
+        if type(e) is Const:
+            return e
+        found = self.digits(e)
+        if found is None or found[1]:
+            domain = Domain()
+            for var, extent in loops:
+                domain = domain.with_loop(var, extent)
+            return simplify(self.expr(e), domain)
+        value: Expr | None = None
+        for _, digit, factor, _ in found[0]:
+            value = plus(value, times(digit, factor))
+        return Const(0, INDEX) if value is None else value
+
+    def holds(self, test: Expr) -> bool:
+        """Whether a test is `sum < constant` and certainly true."""
+        limit = as_int(test.b) if isinstance(test, Binary) and test.op == "<" else None
+        found = self.digits(test.a) if isinstance(test, Binary) and limit is not None else None
+        if found is None or limit is None:
+            return False
+        return found[1] + sum([factor * (count - 1) for _, _, factor, count in found[0]]) < limit
+
+    def digits(self, e: Expr) -> tuple[list[Digit], int] | None:
+        """A sum of digits of different loops, each with a positive factor, and a constant; None if it is more
+        than that."""
+        terms, offset = linear(e)
+        found: list[Digit] = []
+        for var, factor in terms:
+            parts = self.digits_of(var) if type(var) is Var else None
+            if parts is None or factor < 0:
+                return None
+            found += [(loop, digit, factor * c, n) for loop, digit, c, n in parts]
+        return (found, offset) if len({loop for loop, *_ in found}) == len(found) else None
+
+    def digits_of(self, var: Var) -> tuple[Digit, ...] | None:
+        if var not in self.sums:
+            self.sums[var] = self.worked_out(var)
+        return self.sums[var]
+
+    def worked_out(self, var: Var) -> tuple[Digit, ...] | None:
+        s = self.state
+        known, extent = s.definitions.get(var), s.fixed_extent(var)
+        if known is None:
+            if extent is None:
+                return None
+            return ((var, var, 1, extent),) if extent != 1 else ()
+        sizes = [s.fixed_extent(d) or 0 for d in known.digits]
+        if not all(sizes):
+            return None
+        if isinstance(known, Split):
+            found: list[Digit] = []
+            for n, digit in enumerate(known.digits):
+                parts, stride = self.digits_of(digit), math.prod(sizes[n + 1 :])
+                if parts is None:
+                    return None
+                found += [(loop, e, c * stride, count) for loop, e, c, count in parts]
+            return tuple(found)
+        whole, stride = s.fixed_extent(known.whole), math.prod(sizes[known.index + 1 :])
+        if known.whole in s.definitions or whole is None:
+            return None
+        count = -(-whole // stride)  # of values of the quotient
+        if min(count, sizes[known.index]) == 1:
+            return ()
+        digit: Expr = known.whole if stride == 1 else Binary("//", known.whole, Const(stride, INDEX), INDEX)
+        if known.index and count > sizes[known.index]:
+            digit, count = Binary("%", digit, Const(sizes[known.index], INDEX), INDEX), sizes[known.index]
+        return ((known.whole, digit, 1, count),)
+
+
+@lru_cache(maxsize=4096)
+def is_closed(iters: tuple[Iter, ...], init: Body, body: Body) -> bool:
+    """Whether a block speaks of its iterators only, but for its bindings and predicate."""
+    own = {it.var for it in iters} | {s.var for s in walk((*init, *body)) if isinstance(s, For)}
+    constant = all(type(it.extent) is Const for it in iters)
+    return constant and all(x in own for x in expressions((*init, *body)) if isinstance(x, Var))

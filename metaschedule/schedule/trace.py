@@ -10,19 +10,20 @@ from __future__ import annotations
 import difflib
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from ..errors import ScheduleError
 from ..ir import Program, structural_hash
 from .distribution import Decision, Distribution
 from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive, mapped
 
 if TYPE_CHECKING:
     from .schedule import Schedule
+
+Choose = Callable[[int, Any, Decision], Decision]  # position, distribution, what was decided there before
 
 VERSION = 1
 HANDLES: dict[str, type[Handle]] = {h.letter: h for h in (BlockRV, LoopRV, ExprRV)}
@@ -107,31 +108,36 @@ class Trace:
         program: Program,
         decisions: Mapping[int, Decision] | None = None,
         rng: random.Random | int | None = None,
+        moved: Collection[int] | None = None,
     ) -> Schedule:
         """Replay on a program. `decisions` replaces some; with `rng` the others are drawn anew, without it
-        they stay. Raises `ScheduleError` where a step is illegal or a decision invalid on this program."""
+        they stay. With `rng` and `moved`, the decisions at these positions become neighbours of what they
+        are, those that this makes invalid become something close, and the others stay. Raises
+        `ScheduleError` where a step is illegal or a decision invalid on this program."""
+        known: Mapping[int, Decision] = decisions or {}
+        random_numbers = random.Random(rng) if isinstance(rng, int) else rng
+
+        def choose(n: int, site: Distribution, old: Decision) -> Decision:
+            if n in known:
+                return known[n]
+            if random_numbers is None:
+                return old
+            if moved is None:
+                return site.draw(random_numbers)
+            if n in moved and site.valid(old):
+                return site.neighbour(old, random_numbers)
+            return old if site.valid(old) else site.repaired(old, random_numbers)
+
+        return self.replay(program, choose)
+
+    def replay(self, program: Program, choose: Choose) -> Schedule:
+        """Replay on a program with the decisions that `choose` makes: of the position, of the distribution
+        with numbers for its operands, and of the decision in this trace."""
         from .schedule import Schedule
 
-        sch = Schedule(program, seed=rng if rng is not None else 0)
-        known: dict[Handle, Handle] = {}
-        for n, old in enumerate(self.instructions):
-            primitive = old.primitive
-            fields = [mapped(v, known.__getitem__) for v in primitive.operands()]
-            new = type(primitive)(*fields)
-            if isinstance(new, Distribution):
-                if decisions is not None and n in decisions:
-                    decision = decisions[n]
-                else:
-                    decision = old.decision if rng is None else None
-                outputs = sch.sample(new, decision)
-            else:
-                outputs = sch.run(new)
-            if len(outputs) != len(old.outputs):
-                raise ScheduleError(
-                    f"{primitive.op}, instruction {n}: {len(outputs)} results, not {len(old.outputs)}",
-                    help="replay on a program of the structure that the trace was made on",
-                )
-            known.update(zip(old.outputs, outputs))
+        sch = Schedule(program)
+        for n, step in enumerate(self.instructions):
+            sch.repeat(n, step, choose)
         return sch
 
     def without_dead(self) -> Trace:
@@ -139,7 +145,7 @@ class Trace:
         used: set[Handle] = set()
         kept: list[Instruction] = []
         for i in reversed(self.instructions):
-            pure = i.is_sampling or i.primitive.op.startswith("get_")
+            pure = i.is_sampling or i.primitive.is_query
             if pure and not any(h in used for h in i.outputs):
                 continue
             kept.append(i)

@@ -6,10 +6,8 @@ import random
 from collections.abc import Iterator
 
 from ..errors import ScheduleError
-from ..ir import Program
-from ..schedule import Schedule, Trace
+from ..schedule import Trace
 from ..schedule.distribution import Decision, Distribution
-from ..schedule.primitive.base import Handle, mapped
 from .candidate import Candidate
 from .history import History
 
@@ -17,7 +15,7 @@ from .history import History
 class Exhaustive:
     def __init__(self, history: History) -> None:
         self.history = history
-        self.left = candidates(history)
+        self.left = (c for sketch in history.sketches for c in completions(history, sketch))
 
     def propose(self, count: int, rng: random.Random) -> list[Candidate]:
         found: list[Candidate] = []
@@ -27,43 +25,31 @@ class Exhaustive:
         return found
 
 
-def candidates(history: History) -> Iterator[Candidate]:
-    for sketch in history.sketches:
-        for trace in completions(sketch, history.program):
-            if candidate := history.replayed(trace):
-                yield candidate
+def completions(history: History, sketch: Trace) -> Iterator[Candidate]:
+    """The sketch with all combinations of decisions, the last one changing fastest.
 
+    What can be decided at a position may depend on the decisions before it, so it is asked for when a replay
+    gets there: `taken` are the decisions of the present combination, `untaken` the alternatives to each.
+    """
+    taken: dict[int, Decision] = {}
+    untaken: dict[int, Iterator[Decision]] = {}
 
-def completions(sketch: Trace, program: Program) -> Iterator[Trace]:
-    """The sketch with all combinations of decisions. What can be decided depends on earlier decisions, so
-    each is listed on the program as those before it have left it."""
+    def choose(n: int, site: Distribution, old: Decision) -> Decision:
+        if n not in taken:
+            untaken[n] = iter(site.enumerate())
+            taken[n] = next(untaken[n], None)
+        if taken[n] is None:
+            raise ScheduleError(f"{site!r} has nothing to decide")
+        return taken[n]
 
-    def decided(after: int, decisions: dict[int, Decision]) -> Iterator[Trace]:
-        sampling = [n for n, i in enumerate(sketch.instructions) if n >= after and i.is_sampling]
-        if not sampling:
-            yield sketch.with_decisions(decisions)
+    while True:
+        if candidate := history.made(lambda: sketch.replay(history.program, choose)):
+            yield candidate
+        while untaken:
+            last = next(reversed(untaken))
+            taken[last] = next(untaken[last], None)
+            if taken[last] is not None:
+                break
+            del taken[last], untaken[last]
+        else:
             return
-        for decision in options(sketch, program, sampling[0], decisions):
-            yield from decided(sampling[0] + 1, {**decisions, sampling[0]: decision})
-
-    return decided(0, {})
-
-
-def options(sketch: Trace, program: Program, n: int, decisions: dict[int, Decision]) -> list[Decision]:
-    """What instruction n can decide after these decisions."""
-    try:
-        sch = Trace(sketch.instructions[:n]).with_decisions(decisions).apply(program)
-        return list(distribution_at(sketch, n, sch).enumerate())
-    except ScheduleError:
-        return []
-
-
-def distribution_at(sketch: Trace, n: int, sch: Schedule) -> Distribution:
-    """The distribution of instruction n, on a schedule that replayed the instructions before it."""
-    known: dict[Handle, Handle] = {}
-    for old, new in zip(sketch.instructions, sch.trace.instructions):
-        known.update(zip(old.outputs, new.outputs))
-    primitive = sketch.instructions[n].primitive
-    moved = type(primitive)(*[mapped(v, known.__getitem__) for v in primitive.operands()])
-    assert isinstance(moved, Distribution)
-    return moved.at(sch.state)

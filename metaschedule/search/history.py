@@ -57,8 +57,7 @@ class History:
 
     def neighbour(self, candidate: Candidate, rng: random.Random, positions: set[int]) -> Candidate | None:
         """The candidate with the decisions at some positions of its trace changed a little."""
-        kept = {n: d for n, d in candidate.trace.decisions.items() if n not in positions}
-        return self.made(lambda: candidate.trace.apply(self.program, kept, rng))
+        return self.made(lambda: candidate.trace.apply(self.program, rng=rng, moved=positions))
 
     def replayed(self, trace: Trace) -> Candidate | None:
         return self.made(lambda: trace.apply(self.program))
@@ -89,10 +88,11 @@ class History:
             self.refused[reason] += 1
         return None
 
-    def why_not(self) -> str:
-        """Why candidates could not be made."""
-        most = self.refused.most_common(1)
-        return f"most often refused: {most[0][0]} ({most[0][1]} times)" if most else "none was refused"
+    @property
+    def exhausted(self) -> str:
+        """What to say when there are no more candidates."""
+        most = "".join(f"; {times} times: {why}" for why, times in self.refused.most_common(1))
+        return f"there are no more candidates{most}"
 
     # --- choosing ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..database import DatabaseError
@@ -62,11 +62,9 @@ class Run:
         """Whatever ends it, what the tasks know remains good."""
         try:
             while self.budget.left(self.trials) and (going := [t for t in self.tasks if not t.stopped]):
-                self.advance(going[self.scheduler(going)])
+                self.attempt(self.advance, going[self.scheduler(going)])
             for task in self.tasks:
-                self.use(task)
-                task.confirm()
-                self.tell("confirmed", task, 0)
+                self.attempt(self.confirm, task)
         except KeyboardInterrupt:
             self.stop("interrupted")
         except DatabaseError as error:
@@ -76,31 +74,35 @@ class Run:
             for task in self.open:
                 task.close()
 
-    def advance(self, task: Task) -> None:
-        """One step of a task."""
-        self.use(task)
+    def attempt(self, action: Callable[[Task], None], task: Task) -> None:
+        """A program that cannot be measured does not stop the others. Processes of one that has not been
+        used for long make room for those of this one."""
+        self.open = [t for t in self.open if t is not task] + [task]
+        while len(self.open) > OPEN:
+            self.open.pop(0).close()
         try:
-            candidates = task.propose(self.budget.step(self.trials), self.budget.left(self.trials))
-            if not candidates:
-                task.stopped = f"there are no more candidates; {task.history.why_not()}"
-                return
-            self.tell("proposed", task, len(candidates))
-            task.measure(candidates)
+            action(task)
         except MeasureError as error:
             if len(self.tasks) == 1:
                 raise
             log.error("%s", error)
             task.stopped = str(error)
+
+    def advance(self, task: Task) -> None:
+        """One step of a task."""
+        candidates = task.propose(self.budget.step(self.trials), self.budget.left(self.trials))
+        if not candidates:
+            task.stopped = task.history.exhausted
             return
+        self.tell("proposed", task, len(candidates))
+        task.measure(candidates)
         if lost_patience(task.course):
             task.stopped = f"no progress in {PATIENCE} trials"
         self.tell("measured", task, len(candidates))
 
-    def use(self, task: Task) -> None:
-        """Processes of a task that has not been used for long make room for those of this one."""
-        self.open = [t for t in self.open if t is not task] + [task]
-        while len(self.open) > OPEN:
-            self.open.pop(0).close()
+    def confirm(self, task: Task) -> None:
+        task.confirm()
+        self.tell("confirmed", task, 0)
 
     def stop(self, why: str) -> None:
         for task in self.tasks:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 from .. import database as databases
 from ..cost import CostModel, Learned
@@ -31,6 +31,7 @@ STRATEGIES: dict[str, StrategyMaker] = {
     "random": Replay,
     "exhaustive": Exhaustive,
 }
+Choice = TypeVar("Choice")
 AnySpace = SpaceLike | Callable[[Schedule], Any]
 
 
@@ -81,7 +82,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
         raise ValueError(f"trials and minutes must be positive, got {trials} and {minutes}")
     machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
     chosen = default_space(machine) if space is None else as_space(space)
-    maker = STRATEGIES[strategy] if isinstance(strategy, str) else strategy
+    maker = named(strategy, STRATEGIES, "strategy") if isinstance(strategy, str) else strategy
+    choose = named(scheduler, SCHEDULERS, "scheduler")
     db = databases.open(database)
     try:
         tasks: dict[str, Task] = {}
@@ -93,9 +95,15 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
         if trials is None and minutes is None:
             trials = TRIALS
         budget = Budget(None if trials is None else trials * len(tasks), minutes)
-        Run(list(tasks.values()), budget, SCHEDULERS[scheduler], progress).tune()
+        Run(list(tasks.values()), budget, choose, progress).tune()
         results = [tasks[structural_hash(one)].result() for one in programs]
     finally:
         if not isinstance(database, Database):
             db.close()
     return results[0] if isinstance(program, Program) else results
+
+
+def named(name: str, known: Mapping[str, Choice], what: str) -> Choice:
+    if name not in known:
+        raise ValueError(f"there is no {what} {name!r}; there are {', '.join(known)}")
+    return known[name]

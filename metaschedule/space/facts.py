@@ -27,7 +27,7 @@ from ..ir import (
     as_int,
     expressions,
     free_vars,
-)  # fmt: skip
+)
 from ..schedule import BlockRV, Schedule
 
 CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
@@ -159,6 +159,14 @@ def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
     written = {r.buffer for r in sch.get(block).writes}
     readers = [sch.state.nodes[name] for name in blocks_from_outputs(sch)]
     return [b for b in readers[::-1] if any(r.buffer in written for r in b.reads)]
+
+
+def only_writer(sch: Schedule, block: BlockRV) -> bool:
+    """Whether what a block writes is its own: no output, and no other block writes it."""
+    mine: Block = sch.get(block)
+    written = {r.buffer for r in mine.writes}
+    others = [n for n in sch.state.nodes.values() if isinstance(n, Block) and n is not mine]
+    return not is_output(sch, block) and not any(r.buffer in written for b in others for r in b.writes)
 
 
 def is_output(sch: Schedule, block: BlockRV) -> bool:

@@ -12,14 +12,15 @@ from .facts import (
     consumers,
     has_conditions,
     is_expensive,
-    is_output,
     is_reduction,
     is_spatial,
     loads,
     only_store,
+    only_writer,
     stride,
     vector_iterator,
-)  # fmt: skip
+    volume,
+)
 
 MOST_PLACES = 2  # of one element-wise stage in a consumer
 
@@ -30,7 +31,7 @@ class InlineConstants:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
-        if is_spatial(node) and only_store(node) and not loads(node) and not is_output(sch, block):
+        if is_spatial(node) and only_writer(sch, block) and only_store(node) and not loads(node):
             sch.compute_inline(block)
         return [sch]
 
@@ -51,7 +52,7 @@ class AutoInline:
         node: Block = sch.get(block)
         if not is_spatial(node) or only_store(node) is None:
             return [sch]
-        if self.into_consumer and not is_output(sch, block) and not self.refusal(sch, block):
+        if self.into_consumer and only_writer(sch, block) and not self.refusal(sch, block):
             sch.compute_inline(block)
         elif self.into_producer and len(node.reads) == 1:
             try:
@@ -67,7 +68,9 @@ class AutoInline:
         reducing = any(is_reduction(u) for u in users)
         if not users:
             return "nothing reads it"
-        if is_expensive(node) and (reducing or len(users) > 1):
+        size = volume(node, "spatial") or 0
+        repeated = len(users) > 1 or any((volume(user, "spatial") or 0) > size for user in users)
+        if is_expensive(node) and (reducing or repeated):
             return "it would be computed again"
         if any(places(user, node) > MOST_PLACES for user in users):
             return "its consumer reads it in several places, and would compute it for each"

@@ -68,8 +68,9 @@ class MultiLevelTiling:
         if write is not None:
             after = epilogue(sch, block)
             result = sch.get_block(after) if after else sch.cache_write(block, 0, "global")
-        levels = self.tiles(sch, block)
-        sch.reorder(*[loop for level in levels for loop in level])
+        loops, innermost = self.cut(sch, block)
+        levels = self.tiles(sch, node, loops)
+        sch.reorder(*[loop for level in levels for loop in level], *innermost)
         spatial = [n for n, kind in enumerate(self.structure) if kind == "S"]
         reducing = [n for n, kind in enumerate(self.structure) if kind == "R"]
         if result is not None and write is not None:
@@ -77,19 +78,28 @@ class MultiLevelTiling:
         for copy in copies:
             assert read is not None
             sch.compute_at(copy, levels[reducing[read - 1]][-1])
-        sch.annotate(block, TILED, self.structure)
+        self.finish(sch, block, levels, innermost)
 
-    def tiles(self, sch: Schedule, block: BlockRV) -> list[list[LoopRV]]:
+    def cut(self, sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
+        """The loops to tile, one per iterator, and loops inside of all tiles."""
+        return sch.get_loops(block), []
+
+    def tiles(self, sch: Schedule, node: Block, loops: list[LoopRV]) -> list[list[LoopRV]]:
         """The loops of every level."""
-        node: Block = sch.get(block)
         levels: list[list[LoopRV]] = [[] for _ in self.structure]
-        for it, loop in zip(node.iters, sch.get_loops(block)):
+        for it, loop in zip(node.iters, loops):
             kind = "S" if it.kind == "spatial" else "R"
             places = [n for n, k in enumerate(self.structure) if k == kind]
             factors = sch.sample_perfect_tile(loop, len(places), self.max_innermost_factor)
             for place, part in zip(places, sch.split(loop, factors)):
                 levels[place].append(part)
         return levels
+
+    def finish(
+        self, sch: Schedule, block: BlockRV, levels: list[list[LoopRV]], innermost: list[LoopRV]
+    ) -> None:
+        """Say that the block is tiled; `ParallelVectorizeUnroll` does the rest."""
+        sch.annotate(block, TILED, self.structure)
 
 
 def operands(block: Block) -> list[int]:

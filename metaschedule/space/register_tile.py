@@ -59,12 +59,16 @@ class RegisterTile(Distribution):
         return hidden * loads * used
 
     def neighbour(self, decision: Tile, rng: random.Random) -> Tile:
-        """One of the closest other tiles, in ratios of sizes."""
-        others = [t for t in self.support() if t != list(decision)]
-        if not others:
-            return decision
-        others.sort(key=lambda t: sum(abs(math.log(a / b)) for a, b in zip(t, decision)))
-        return rng.choice(others[:8])
+        """One of the closest other tiles."""
+        near = [tile for tile in self.by_distance(decision) if tile != list(decision)]
+        return rng.choice(near[:8]) if near else decision
+
+    def repaired(self, decision: Tile, rng: random.Random) -> Tile:
+        return self.by_distance(decision)[0]
+
+    def by_distance(self, tile: Tile) -> list[Tile]:
+        """All tiles, those of similar sizes first."""
+        return sorted(self.support(), key=lambda t: sum(abs(math.log(a / b)) for a, b in zip(t, tile)))
 
 
 def extent(n: Any) -> int:

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 
 from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Block, Var
-from ..schedule import BlockRV, LoopRV, Schedule
+from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
     CLAIMED,
     attempt,
     epilogue,
+    extent,
     has_reuse,
     is_reduction,
     loads,
@@ -32,12 +33,13 @@ from .facts import (
     reused,
     stride,
     vector_iterator,
-)  # fmt: skip
+)
 from .packing import pack_panel, pack_whole
 from .register_tile import RegisterTile
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
 MOST_UNROLLED_STEPS = 8  # of the innermost reduction loop
+MOST_WASTE = 0.125  # of a chunk that its tiles do not fill: cores that wait
 
 
 @dataclass(frozen=True)
@@ -82,60 +84,68 @@ def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
     return None
 
 
+@dataclass
+class Nest:
+    """The loops of a tiled block, from the outside in."""
+
+    chunks: list[LoopRV]  # in parallel
+    tiles: dict[Var, LoopRV]  # of registers, in a chunk
+    reductions: list[LoopRV]  # the last is unrolled
+    rows: list[LoopRV]  # of a tile, unrolled
+    columns: LoopRV  # of a tile, vectorized
+    width: ExprRV  # of the columns
+
+
 def tile(sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target) -> None:
     node: Block = sch.get(block)
-    store = only_store(node)
-    assert store is not None
-    lanes = target.lanes(store.buffer.dtype)
     after = epilogue(sch, block)
     result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
     if after:
         sch.set_scope(block, 0, "local")
-    packed, position = None, 0
-    if pack != "no" and (streamed := streamed_operand(node, along)) is not None:
-        read, position = streamed
-        packed = sch.cache_read(block, read, "global")
+    streamed = streamed_operand(node, along) if pack != "no" else None
+    packed = sch.cache_read(block, streamed[0], "global") if streamed else None
 
-    loops = dict(zip([it.var for it in node.iters], sch.get_loops(block)))
-    spatial = [it.var for it in node.iters if it.kind == "spatial"]
-    reducing = [loops[it.var] for it in node.iters if it.kind == "reduce"]
-    shared = reused(node) if has_reuse(node) else [it for it in node.iters if it.kind == "spatial"]
-    rows = [it.var for it in shared if it.var is not along][-MOST_ROWS:]
-    sizes = sch.sample(RegisterTile(tuple(loops[v] for v in (*rows, along)), lanes, target.vector_registers))
-    inside: dict[Var, LoopRV] = {}
-    outside = dict(loops)
-    for v, size in zip((*rows, along), sizes):
-        outside[v], inside[v] = sch.split(loops[v], [None, size])
-    if packed is not None and pack == "whole":
-        pack_whole(sch, packed, position, sizes[-1], target)
-    chunks: list[LoopRV] = []
-    tiles: dict[Var, LoopRV] = {}
-    for v in spatial:
-        if sch.state.fixed_extent(sch.get(outside[v]).var) == 1 and v not in inside:
-            chunks.append(outside[v])
-            continue
-        chunk, tiles[v] = sch.split(outside[v], sch.sample_tile(outside[v], 2, max_waste=0.125))
-        chunks.append(chunk)
-    *reducing, last = reducing
-    steps, unrolled = sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
-    order = [v for v in tiles if v is not along]
-    order = [along, *order] if columns_first else [*order, along]
-    middle = [tiles[v] for v in order]
-    reductions = [*reducing, steps, unrolled]
-    sch.reorder(*chunks, *middle, *reductions, *[inside[v] for v in rows], inside[along])
-    sch.reverse_compute_at(result, middle[-1])
-    if packed is not None and pack == "panel":
-        pack_panel(sch, packed, position, tiles[along], target)
-    sch.parallel(sch.fuse(*chunks) if len(chunks) > 1 else chunks[0])
-    sch.unroll(unrolled)
-    sch.vectorize(inside[along])
-    for v in rows:
-        sch.unroll(inside[v])
-    *unroll, columns = sch.get_loops(result)[1 + len(middle) :]
-    sch.vectorize(columns)
-    for loop in unroll:
+    nest = split_loops(sch, node, sch.get_loops(block), along, target)
+    if packed and streamed and pack == "whole":
+        pack_whole(sch, packed, streamed[1], nest.width, target)
+    others = [loop for v, loop in nest.tiles.items() if v is not along]
+    tiles = [nest.tiles[along], *others] if columns_first else [*others, nest.tiles[along]]
+    sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, nest.columns)
+    sch.reverse_compute_at(result, tiles[-1])
+    if packed and streamed and pack == "panel":
+        pack_panel(sch, packed, streamed[1], nest.tiles[along], target)
+
+    sch.parallel(sch.fuse(*nest.chunks) if len(nest.chunks) > 1 else nest.chunks[0])
+    *rows, columns = sch.get_loops(result)[1 + len(tiles) :]
+    for loop in (nest.columns, columns):
+        sch.vectorize(loop)
+    for loop in (nest.reductions[-1], *nest.rows, *rows):
         sch.unroll(loop)
-    start = sch.decompose_reduction(block, reductions[0])
+    start = sch.decompose_reduction(block, nest.reductions[0])
     faster = "rows" if columns_first else "columns"
     for done in (block, result, start, *([packed] if packed else [])):
         sch.annotate(done, CLAIMED, f"RegisterTiling, packing {pack}, {faster} inside")
+
+
+def split_loops(sch: Schedule, node: Block, loops: list[LoopRV], along: Var, target: Target) -> Nest:
+    """Cut the register tile out of the loops, then cut what is around it into chunks of tiles."""
+    outside = dict(zip([it.var for it in node.iters], loops))
+    *reductions, last = [outside[it.var] for it in node.iters if it.kind == "reduce"]
+    spatial = [it for it in node.iters if it.kind == "spatial"]
+    shared = reused(node) if has_reuse(node) else spatial
+    tiled = [*[it.var for it in shared if it.var is not along][-MOST_ROWS:], along]
+    lanes = target.lanes(node.writes[0].buffer.dtype)
+    sizes = sch.sample(RegisterTile(tuple(outside[v] for v in tiled), lanes, target.vector_registers))
+    inside: list[LoopRV] = []
+    for v, size in zip(tiled, sizes):
+        outside[v], part = sch.split(outside[v], [None, size])
+        inside.append(part)
+    chunks: list[LoopRV] = []
+    tiles: dict[Var, LoopRV] = {}
+    for it in spatial:
+        loop = outside[it.var]
+        if extent(it) != 1:
+            loop, tiles[it.var] = sch.split(loop, sch.sample_tile(loop, 2, max_waste=MOST_WASTE))
+        chunks.append(loop)
+    reductions += sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
+    return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1])

@@ -28,7 +28,7 @@ from .facts import (
     stride,
     vector_iterator,
     volume,
-)  # fmt: skip
+)
 from .stage import parallel_outside, vector_length
 
 

@@ -32,7 +32,7 @@ from .facts import (
     is_spatial,
     only_store,
     plain_loops,
-)  # fmt: skip
+)
 from .rfactor import along_reduction, contiguous_along_results, fuse, lanes_of_terms
 from .stage import vectorize_stage
 

@@ -222,7 +222,10 @@ class FunctionSpace:
         """The traces of some runs, one of each structure."""
         found: dict[str, Trace] = {}
         for seed in range(self.RUNS):
-            trace = self.sample(program, seed).trace
+            try:
+                trace = self.sample(program, seed).trace
+            except ScheduleError:
+                continue  # a draw that the function should not have used
             ops = [(i.primitive.op, repr(i.primitive)) for i in trace.instructions]
             found.setdefault(repr(ops), trace)
         return list(found.values())

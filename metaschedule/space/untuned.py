@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from ..codegen import split_constants
 from ..cost import Analytical
@@ -17,7 +18,8 @@ from .space import Space, SpaceLike
 
 DRAWS = 4  # of every sketch
 KEPT = 3  # sketches that are looked at again
-STEPS = 24  # towards better neighbours, from the best of each
+ROUNDS = 3
+NEIGHBOURS = 6  # of each that is kept, in every round
 
 
 @lru_cache(maxsize=8)
@@ -32,24 +34,42 @@ def untuned(program: Program, target: Target, space: SpaceLike | None = None, se
     space = space or default_space(target)
     model = Analytical(target)
     rng = random.Random(seed)
-    found: list[tuple[float, int, Schedule]] = []
+    drawn: list[tuple[int, Schedule]] = []
     for number, sketch in enumerate(space.sketches(program)):
-        drawn = [sch for _ in range(DRAWS) if (sch := replayed(space, sketch, program, rng=rng))]
-        found += zip(predicted(model, drawn), [number] * len(drawn), drawn)
-    found.sort(key=lambda one: one[0])
+        for _ in range(DRAWS if sketch.decisions else 1):
+            sch = replayed(space, sketch, program, rng)
+            drawn += [] if sch is None else [(number, sch)]
     leaders: dict[int, tuple[float, Schedule]] = {}
-    for cost, number, sch in found:
+    for cost, (number, sch) in sorted(zip(predicted(model, [sch for _, sch in drawn]), drawn), key=first):
         if len(leaders) < KEPT:
             leaders.setdefault(number, (cost, sch))
-    return min(leaders.values(), key=lambda one: one[0])[1] if leaders else Schedule(program)
+    best = [downhill(space, program, model, rng, *leader) for leader in leaders.values()]
+    return min(best, key=first)[1] if best else Schedule(program)
+
+
+def first(pair: tuple[float, Any]) -> float:
+    return pair[0]
+
+
+def downhill(
+    space: SpaceLike, program: Program, model: Analytical, rng: random.Random, cost: float, sch: Schedule
+) -> tuple[float, Schedule]:
+    """Some neighbours of a candidate, then of the best of them, for some rounds."""
+    for _ in range(ROUNDS):
+        trace = sch.trace
+        sites = list(trace.decisions)
+        moves = [{rng.choice(sites)} for _ in range(NEIGHBOURS)] if sites else []
+        near = [new for moved in moves if (new := replayed(space, trace, program, rng, moved))]
+        cost, sch = min([(cost, sch), *zip(predicted(model, near), near)], key=first)
+    return cost, sch
 
 
 def replayed(
-    space: SpaceLike, trace: Trace, program: Program, rng: random.Random | None = None
+    space: SpaceLike, trace: Trace, program: Program, rng: random.Random, moved: set[int] | None = None
 ) -> Schedule | None:
     """The candidate, if it is valid."""
     try:
-        sch = trace.apply(program, rng=rng)
+        sch = trace.apply(program, rng=rng, moved=moved)
         space.check(sch)
     except ScheduleError:
         return None

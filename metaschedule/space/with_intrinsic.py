@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..errors import ScheduleError
 from ..ir import Block, as_int, free_vars
 from ..schedule import BlockRV, LoopRV, Schedule
-from ..schedule.intrinsics import Intrinsic, get_intrinsic
+from ..schedule.intrinsics import get_intrinsic
 from ..target import Target
 from .facts import CLAIMED, is_reduction, only_store, plain_loops
 from .multi_level_tiling import MultiLevelTiling
@@ -30,54 +30,44 @@ class MultiLevelTilingWithIntrinsic(MultiLevelTiling):
         if not is_reduction(node) or only_store(node) is None or not plain_loops(sch, block):
             return [sch]
         trial = sch.fork()
-        outer = cut_tile(trial, block, get_intrinsic(self.intrinsic))
-        probe = trial.fork()
-        rewritten(probe, outer, self.intrinsic)  # refuses now what the intrinsic does not describe
-        trial.annotate(outer, TENSORIZE, self.intrinsic)
-        trial.annotate(block, CLAIMED, self.intrinsic)
-        made = self.forks(trial, outer)
-        return [*made, sch]
+        self.tile(trial, block, None, None)  # refuses now, with its reason, what is refused in all forks
+        RewriteTensorize()(trial, target)
+        return [*self.forks(sch, block), sch]
 
+    def cut(self, sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
+        node: Block = sch.get(block)
+        intrinsic = get_intrinsic(self.intrinsic)
+        loops = sch.get_loops(block)
+        stored = {v for s in intrinsic.stores for index in s.indices for v in free_vars(index)}
+        free = {"spatial": [], "reduce": []}
+        for n, it in enumerate(node.iters):
+            free[it.kind].append(n)
+        inner: list[LoopRV] = []
+        for described in reversed(intrinsic.loops):
+            kind, size = "spatial" if described.var in stored else "reduce", as_int(described.extent) or 1
+            if not free[kind]:
+                raise ScheduleError(f"{intrinsic.name} has more {kind} loops than the block")
+            at = free[kind].pop()
+            extent = sch.state.fixed_extent(sch.get(loops[at]).var) or 0
+            if extent % size:
+                raise ScheduleError(
+                    f"{intrinsic.name} takes {size} iterations at a time, and the loop has {extent}",
+                    help="pad_einsum makes the extents multiples",
+                )
+            loops[at], part = sch.split(loops[at], [None, size])
+            inner.insert(0, part)
+        return loops, inner
 
-def cut_tile(sch: Schedule, block: BlockRV, intrinsic: Intrinsic) -> BlockRV:
-    """Make a block of the innermost iterations that an intrinsic covers; gives the block around it."""
-    node: Block = sch.get(block)
-    loops = sch.get_loops(block)
-    stored = {v for s in intrinsic.stores for index in s.indices for v in free_vars(index)}
-    available = {
-        kind: [loop for it, loop in zip(node.iters, loops) if it.kind == kind]
-        for kind in ("spatial", "reduce")
-    }
-    taken: list[tuple[LoopRV, int]] = []
-    for described in reversed(intrinsic.loops):
-        kind = "spatial" if described.var in stored else "reduce"
-        if not available[kind]:
-            raise ScheduleError(f"{intrinsic.name} has more {kind} loops than the block")
-        taken.insert(0, (available[kind].pop(), as_int(described.extent) or 1))
-    inner: list[LoopRV] = []
-    outside = dict(zip(loops, loops))
-    for loop, size in taken:
-        extent = sch.state.fixed_extent(sch.get(loop).var) or 0
-        if extent % size:
-            raise ScheduleError(
-                f"{intrinsic.name} takes {size} iterations at a time, and the loop has {extent}",
-                help="pad_einsum makes the extents multiples",
-            )
-        outside[loop], part = sch.split(loop, [None, size])
-        inner.append(part)
-    sch.reorder(*outside.values(), *inner)
-    return sch.blockize(inner[0])
-
-
-def rewritten(sch: Schedule, block: BlockRV, intrinsic: str) -> None:
-    """The initialisation apart, the rest as the intrinsic."""
-    node: Block = sch.get(block)
-    if node.init:
-        first = next(
-            loop for it, loop in zip(node.iters, sch.get_loops(block, len(node.iters))) if it.kind == "reduce"
-        )
-        sch.decompose_reduction(block, first)
-    sch.tensorize(block, intrinsic)
+    def finish(
+        self, sch: Schedule, block: BlockRV, levels: list[list[LoopRV]], innermost: list[LoopRV]
+    ) -> None:
+        tile = sch.blockize(innermost[0])
+        sch.annotate(tile, TENSORIZE, self.intrinsic)
+        sch.annotate(block, CLAIMED, self.intrinsic)
+        first = levels[0]
+        sch.parallel(sch.fuse(*first) if len(first) > 1 else first[0])
+        reducing = next(n for n, kind in enumerate(self.structure) if kind == "R")
+        sch.annotate(sch.decompose_reduction(tile, levels[reducing][0]), CLAIMED, self.intrinsic)
 
 
 @dataclass(frozen=True)
@@ -85,10 +75,8 @@ class RewriteTensorize:
     """Put in the intrinsics that blocks are annotated with."""
 
     def __call__(self, sch: Schedule, target: Target) -> None:
-        for name in [
-            k for k, n in sch.state.nodes.items() if isinstance(n, Block) and TENSORIZE in n.annotations
-        ]:
-            block = sch.get_block(str(name))
-            intrinsic = sch.get(block).annotations[TENSORIZE]
+        nodes = [n for n in sch.state.nodes.values() if isinstance(n, Block) and TENSORIZE in n.annotations]
+        for node in nodes:
+            block = sch.get_block(node.name)
             sch.unannotate(block, TENSORIZE)
-            sch.tensorize(block, intrinsic)
+            sch.tensorize(block, node.annotations[TENSORIZE])

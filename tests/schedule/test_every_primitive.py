@@ -28,7 +28,7 @@ def test_names() -> set[str]:
 
 
 test_names.__test__ = False  # pyright: ignore[reportFunctionMemberAccess]
-BUILT_IN = sorted(op for op, cls in REGISTRY.items() if cls.__module__.startswith("metaschedule."))
+BUILT_IN = sorted(op for op, cls in REGISTRY.items() if cls.__module__.startswith("metaschedule.schedule."))
 
 
 @pytest.mark.parametrize("op", BUILT_IN)

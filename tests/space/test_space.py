@@ -30,7 +30,9 @@ def test_modules_are_added_before_the_others_and_taken_away_by_name() -> None:
     names = [type(m).__name__ for m in space.modules]
     grown = space + For("matmul", parallel_rows)
     assert [type(m).__name__ for m in grown.modules] == ["For", *names]
-    assert [type(m).__name__ for m in (space - "AutoInline").modules] == [n for n in names if n != "AutoInline"]
+    assert [type(m).__name__ for m in (space - "AutoInline").modules] == [
+        n for n in names if n != "AutoInline"
+    ]
     other = MultiLevelTiling("SRS")
     assert other in space.replace("MultiLevelTiling", other).modules
     with pytest.raises(ValueError, match="the space has no 'AutoTile'; it has ApplyCustomRule, "):

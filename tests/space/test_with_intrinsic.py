@@ -11,9 +11,9 @@ from metaschedule.schedule import register_intrinsic
 from metaschedule.space import MultiLevelTilingWithIntrinsic, default
 from tests.space.candidates import assert_candidate
 
-HEAD = '''
+HEAD = """
 def outer(A: T.Tensor((4,), "float32"), B: T.Tensor((8,), "float32"), C: T.Output((4, 8), "float32")):
-'''
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,6 +23,7 @@ from ...ir import (
     all_of,
     integer_limits,
     is_float,
+    reduction_term,
 )
 from ..lower.scope import inside
 from ..lower.tails import conjuncts
@@ -32,7 +33,7 @@ from .function import Function
 from .memory import memory_suffix
 from .transpose import find_transposition
 from .values import BYTES, Value, constant, intrinsic_suffix, memory_type
-from .vectorise import has_independent_lanes, reduction_term, vector_widths
+from .vectorise import REDUCTIONS, has_independent_lanes, vector_widths
 
 if TYPE_CHECKING:
     from .module import Module
@@ -220,7 +221,7 @@ class StatementEmitter(ExpressionEmitter):
     def store(self, s: Store, value: Value | None, at: Affine | None = None) -> None:
         at = at or self.address(s.buffer, s.indices)
         if at.is_uniform and self.lanes > 1:
-            term = reduction_term(s) if value is None else None
+            term = reduction_term(s, REDUCTIONS) if value is None else None
             if term is not None and self.mask is None:
                 self.horizontal(s.buffer, at, *term)
                 return

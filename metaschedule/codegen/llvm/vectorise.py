@@ -28,6 +28,7 @@ from ...ir import (
     While,
     as_int,
     own_expressions,
+    reduction_term,
     same_expr,
     subexpressions,
     walk,
@@ -38,23 +39,6 @@ REDUCTIONS = ("+", "*", "min", "max")
 
 def mentions(e: Expr, var: Var) -> bool:
     return any(x is var for x in subexpressions(e))
-
-
-def reduction_term(s: Store) -> tuple[str, Expr] | None:
-    """(operator, term) of `buffer[i] = buffer[i] op term`."""
-    value = s.value
-    if not isinstance(value, Binary) or value.op not in REDUCTIONS:
-        return None
-    for own, term in ((value.a, value.b), (value.b, value.a)):
-        if is_own_load(own, s) and not any(
-            isinstance(x, Load) and x.buffer is s.buffer for x in subexpressions(term)
-        ):
-            return value.op, term
-    return None
-
-
-def is_own_load(e: Expr, s: Store) -> bool:
-    return isinstance(e, Load) and e.buffer is s.buffer and same_indices(e.indices, s.indices)
 
 
 def same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
@@ -89,7 +73,7 @@ def has_independent_lanes(loop: For, domain: Domain) -> bool:
             alone = len(group) == 1 and buffer not in read and first not in repeated
             if not alone and not lanes_apart(first.indices, loop, inner, set(stores), domain):
                 return False
-        elif reduction_term(first) is None or first in tuples:
+        elif reduction_term(first, REDUCTIONS) is None or first in tuples:
             # All lanes store the same value; if only some do, it must not matter when.
             when = first in guarded and any(mentions(first.value, f.var) for f in inner)
             if when or is_varying(first.value, lane, stores):
@@ -144,7 +128,7 @@ def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]]) -> bo
     if isinstance(s, Store) and not any(mentions(i, lane) for i in s.indices):
         if any(isinstance(x, Load) for i in s.indices for x in subexpressions(i)):
             return False
-        term = reduction_term(s)
+        term = reduction_term(s, REDUCTIONS)
         if len(stores[s.buffer]) > 1:
             return False
         if term is None:

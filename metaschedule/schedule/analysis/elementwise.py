@@ -10,7 +10,7 @@ from ...arith import Domain, iteration_map, simplify
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, Const, Expr, Iter, Load, Store, Var, as_int
 from ..state import ROOT, Key, State
-from .accesses import Access, loads
+from .touching import Access, loads
 
 Solve = Callable[[Sequence[Expr]], dict[Var, Expr]]
 

@@ -18,20 +18,13 @@ from ...ir import (
     as_int,
     changed,
     const,
-    free_vars,
     same_expr,
 )
 from ..state import Key, State
-from .accesses import (
-    Access,
-    accesses,
-    bound_plainly,
-    covers_domain,
-    describe,
-    shared_variables,
-    why_unsettled,
-)
-from .mirroring import Links, Mirror, are_parts, mirrored
+from .definitions import are_independent, is_definition_test, iteration, leaves_by_kind, variables
+from .frame import Frame, Span
+from .instances import bound_plainly, covers_domain
+from .mirroring import Links, Mirror, mirrored
 from .moving import (
     Form,
     Move,
@@ -42,14 +35,11 @@ from .moving import (
     check_place,
     check_reduction,
     child_towards,
-    is_below,
-    is_definition_test,
-    leaves_of,
     position,
     shifted,
 )
 from .reducers import find_reducer
-from .regions import Frame, Span, iteration
+from .touching import Access, accesses, shared_variables, touch, why_unsettled
 
 
 def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
@@ -89,20 +79,18 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
 
 def check_readers(s: State, events: list[Access], block: Block) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
-    mine = {r.buffer for r in block.writes}
-    pairs = zip(block.iters, block.bindings, strict=True)
-    reducing = leaves_of(s, [b for it, b in pairs if it.kind == "reduce"])
+    mine, reducing = touch(block).writes, leaves_by_kind(s, block)[1]
     place = next(n for n, e in enumerate(events) if e.key is block.name and not e.outside)
     for n, event in enumerate(events):
         if n != place and event.reads & mine:
             if n < place:
                 raise ScheduleError(
-                    f"{describe(event)} reads what block {block.name!r} stores, and runs before it",
+                    f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
                     marks={block.name: "stores it"},
                 )
             if reducing and reducing & shared_variables(s, event.key, block.name):
                 raise ScheduleError(
-                    f"{describe(event)} reads what block {block.name!r} stores before its reduction is done",
+                    f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
                     marks={block.name: "reduces"},
                 )
 
@@ -112,35 +100,35 @@ def find_producers(
 ) -> tuple[list[str], list[str]]:
     """The blocks below the loop that store what a block reads, and those in loops around that loop; others
     must be done before."""
-    sources = {r.buffer for r in block.reads}
+    sources = touch(block).reads
     branch = child_towards(s, loop, meeting)
-    start = next((n for n, e in enumerate(events) if e.key is branch or is_below(s, e.key, branch)), 0)
+    start = next((n for n, e in enumerate(events) if e.key is branch or s.is_below(e.key, branch)), 0)
     producers: list[str] = []
     partial: list[str] = []
     for n, event in enumerate(events):
         if not event.writes & sources or event.key is block.name:
             continue
-        if n < start and not is_below(s, event.key, branch):
+        if n < start and not s.is_below(event.key, branch):
             continue
-        within = isinstance(event.key, str) and is_below(s, event.key, branch)
+        within = isinstance(event.key, str) and s.is_below(event.key, branch)
         if not within or event.outside:
             raise ScheduleError(
-                f"{describe(event)} stores what block {block.name!r} reads, and is not done by the loop over "
-                f"{loop.name}",
+                f"{event.describe()} stores what block {block.name!r} reads, and is not done by the loop "
+                f"over {loop.name}",
                 marks={loop: "would be read here"},
             )
         if s.scope(event.key) is not s.scope(loop):
             raise ScheduleError(
-                f"{describe(event)} stores what block {block.name!r} reads, and is inside of another block",
+                f"{event.describe()} stores what block {block.name!r} reads, and is inside of another block",
                 marks={event.key: "inside of a block"},
             )
         check_block(s, s.nodes[event.key])
-        below = is_below(s, event.key, loop)
+        below = s.is_below(event.key, loop)
         place = child_towards(s, event.key, loop) if below else loop
-        around = loop if below else common(s, event.key, loop)
+        around = loop if below else s.meeting(event.key, loop)
         if not below and position(s, event.key, around) > position(s, loop, around):
             raise ScheduleError(
-                f"{describe(event)} stores what block {block.name!r} reads, and runs after the loop over "
+                f"{event.describe()} stores what block {block.name!r} reads, and runs after the loop over "
                 f"{loop.name}",
                 marks={event.key: "later", loop: "earlier"},
             )
@@ -158,8 +146,7 @@ def check_settled(s: State, events: list[Access], event: Access, block: Block, p
     """Raises unless what a producer has stored by `place` is there for good."""
     producer: Block = s.nodes[event.key]
     around = shared_variables(s, event.key, place)
-    pairs = zip(producer.iters, producer.bindings, strict=True)
-    going_on = leaves_of(s, [b for it, b in pairs if it.kind == "reduce"]) & around
+    going_on = leaves_by_kind(s, producer)[1] & around
     if going_on:
         late = next(v for v in s.loops_around(producer.name) if v in going_on)
         raise ScheduleError(
@@ -223,7 +210,7 @@ def find_links(frame: Frame, block: Block, producer: Block) -> Links:
     links: Links = {}
     for region, form in stored(frame.s, producer, block):
         for (start, extent), (var, offset) in zip(region.ranges, form, strict=True):
-            if var is None or all(frame.is_inner(v) for v in free_vars(bindings[var])):
+            if var is None or all(frame.is_inner(v) for v in variables(bindings[var])):
                 continue  # all of the dimension is there
             found = shifted(start) if as_int(extent) == 1 else None
             mine = None if found is None else found[0]
@@ -279,12 +266,11 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
         if it.var in links:
             var, offset = links[it.var]
             other = box_of(frame, leader, theirs[var], sizes[var])
-            if other is not None:
-                other = Span(other.terms, other.offset + offset, other.extent, other.other)
-            same = span is not None and other is not None and span.is_within(other) and other.is_within(span)
+            other = None if other is None else other.moved(offset)
+            same = span is not None and other is not None and frame.is_same(span, other)
         else:
             same = span is not None
-            if span is not None and (span.terms or span.offset > 0 or span.offset + span.extent < size):
+            if span is not None and (span.terms or span.offset > 0 or span.end < size):
                 own[it.var] = span
         if not same:
             raise ScheduleError(
@@ -320,7 +306,7 @@ def fills_domain(frame: Frame, block: Block) -> bool:
         span = box_of(frame, block, binding, as_int(it.extent) or 0)
         if span is None or span.terms or span.offset > 0:
             return False
-        if span.offset + span.extent < (as_int(it.extent) or 0):
+        if span.end < (as_int(it.extent) or 0):
             return False
     return True
 
@@ -343,7 +329,7 @@ def check_independent(s: State, frame: Frame, block: Block) -> None:
 
 def check_disjoint(s: State, frame: Frame, block: Block) -> None:
     """Raises unless each iterator is a sum over variables of its own inside of a frame."""
-    seen: list[tuple[Var, set[Var]]] = []
+    ranging: list[Var] = []
     for binding in block.bindings:
         found = frame.linear(binding, {})
         if found is None:
@@ -351,14 +337,12 @@ def check_disjoint(s: State, frame: Frame, block: Block) -> None:
                 f"a binding of block {block.name!r} is not a sum over loops: {binding}",
                 marks={block.name: "bound to it"},
             )
-        seen += [(v, set(s.leaves(v)) - frame.outside) for v in found[0] if not frame.is_outer(v)]
-    for n, (var, leaves) in enumerate(seen):
-        for other, more in seen[:n]:
-            if leaves & more and not are_parts(s, var, other):
-                raise ScheduleError(
-                    f"two iterators of block {block.name!r} depend on one loop",
-                    marks={block.name: "its iterators are not independent"},
-                )
+        ranging += [v for v in found[0] if not frame.is_outer(v)]
+    if not are_independent(s, ranging):
+        raise ScheduleError(
+            f"two iterators of block {block.name!r} depend on one loop",
+            marks={block.name: "its iterators are not independent"},
+        )
 
 
 def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
@@ -368,7 +352,7 @@ def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
         size = as_int(block.iters[at].extent) or 0
         if (first is None or first <= 0) and (last is None or last >= size - 1):
             return
-    if is_definition_test(s, test) and all(frame.is_inner(v) for v in free_vars(test)):
+    if is_definition_test(s, test) and all(frame.is_inner(v) for v in variables(test)):
         return
     raise ScheduleError(
         f"block {block.name!r} runs under a condition: {test}", marks={block.name: "has a predicate"}
@@ -377,8 +361,8 @@ def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
 
 def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror: Mirror) -> None:
     """Raises unless a producer that does not lead has stored what a block (with its new bindings) reads."""
-    below = is_below(s, producer.name, loop)
-    frame = Frame(s, loop if below else common(s, producer.name, loop))
+    below = s.is_below(producer.name, loop)
+    frame = Frame(s, loop if below else s.meeting(producer.name, loop))
     reader = Frame(s, loop)
     check_independent_or_same(s, frame, block, producer)
     bindings, mine = iteration(producer), iteration(block)
@@ -391,20 +375,12 @@ def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror:
             if have is not None and not have.terms and have.offset <= 0 and have.extent >= size:
                 continue
             need = need_of(reader, start, extent, mine, mirror)
-            if have is not None and need is not None:
-                have = Span(have.terms, have.offset + offset, have.extent)
-                if need.is_within(have):
-                    continue
+            if have is not None and need is not None and frame.is_within(need, have.moved(offset)):
+                continue
             raise ScheduleError(
                 f"block {producer.name!r} has not stored all that block {block.name!r} reads by then",
                 marks={producer.name: f"stores part of {region.buffer.name}", loop: "in one iteration"},
             )
-
-
-def common(s: State, key: Key, loop: Var) -> Key:
-    """The innermost node around both."""
-    above = {id(k) for k in s.ancestors(key)}
-    return next(k for k in (loop, *s.ancestors(loop)) if id(k) in above)
 
 
 def check_independent_or_same(s: State, frame: Frame, block: Block, producer: Block) -> None:
@@ -440,9 +416,7 @@ def check_parallel(s: State, move: Move, leader: Block, meeting: Key) -> None:
     for var in (*s.loops_around(move.loop), move.loop):
         if s.nodes[var].kind in ("serial", "unrolled") or var in Frame(s, meeting).outside:
             continue
-        pairs = zip(block.iters, block.bindings, strict=True)
-        own = leaves_of(s, [b for it, b in pairs if it.kind == "spatial"])
-        if var not in own or not bound_plainly(s, leader):
+        if var not in leaves_by_kind(s, block)[0] or not bound_plainly(s, leader):
             raise ScheduleError(
                 f"iterations of the {s.nodes[var].kind} loop over {var.name} may store the same elements",
                 marks={var: "not serial", block.name: "would run in it"},
@@ -457,8 +431,8 @@ def check_terms(s: State, move: Move, meeting: Key) -> None:
     extents = {v: s.fixed_extent(v) for v in loops} | {f.var: as_int(f.extent) for f in move.loops}
     bindings = [s.resolve(b) for b in block.bindings]
     pairs = list(zip(block.iters, bindings, strict=True))
-    spatial = {v for it, b in pairs if it.kind == "spatial" for v in free_vars(b)}
-    reducing = {v for it, b in pairs if it.kind == "reduce" for v in free_vars(b)}
+    spatial = {v for it, b in pairs if it.kind == "spatial" for v in variables(b)}
+    reducing = {v for it, b in pairs if it.kind == "reduce" for v in variables(b)}
     known = {v: n for v, n in extents.items() if n is not None}
     frame = Frame(s, move.loop)
     plain = all(

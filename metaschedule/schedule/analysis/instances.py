@@ -1,4 +1,4 @@
-"""Which loops drive which iterators of a block, and whether every instance runs once.
+"""Which loops drive which iterators of a block, and whether every instance runs, and once.
 
 Bindings speak of variables that may have been split or fused; the loops behind them are their *leaves*.
 """
@@ -7,49 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...arith import Domain, iteration_map, simplify
+from ...arith import Domain, IterationMap, iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Const,
-    Expr,
-    Iter,
-    Load,
-    Var,
-    as_int,
-    const,
-    free_vars,
-    subexpressions,
-    substitute,
-)
-from ..state import ROOT, Key, Part, Split, State
+from ...ir import Binary, Block, Const, Expr, Iter, Var, as_int, const, free_vars, substitute
+from ..state import ROOT, Key, Part, State
+from .definitions import are_independent, is_definition_test, leaves_by_kind, leaves_of, told_by
+from .touching import loads
 
 ZERO = const(0)
-
-
-def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
-    """The loops that expressions depend on."""
-    found: set[Var] = set()
-    for e in exprs:
-        for v in (e,) if type(e) is Var else free_vars(e):
-            found.update(s.leaves(v))
-    return found
-
-
-def leaves_by_kind(s: State, block: Block) -> tuple[set[Var], set[Var]]:
-    """The loops behind the spatial and behind the reduce iterators."""
-    pairs = list(zip(block.iters, block.bindings, strict=True))
-    return (
-        leaves_of(s, [b for it, b in pairs if it.kind == "spatial"]),
-        leaves_of(s, [b for it, b in pairs if it.kind == "reduce"]),
-    )
 
 
 def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
     """`leaves_by_kind`; raises if a loop drives iterators of both kinds, or loaded values do."""
     for e in (*block.bindings, *block.predicate):
-        if type(e) is not Var and any(isinstance(x, Load) for x in subexpressions(e)):
+        if loads(e):
             raise ScheduleError(
                 f"where block {block.name!r} runs depends on loaded values: {e}",
                 marks={block.name: "its bindings or predicate load"},
@@ -79,9 +50,79 @@ def domain_within(s: State, key: Key) -> Domain:
     return domain
 
 
+# --- every instance -------------------------------------------------------------------------------
+
+
+def covers_domain(s: State, block: Block) -> bool:
+    """Whether the loops around a block, within its scope, certainly reach every point of its iterators."""
+    for key in s.ancestors(block.name):
+        if isinstance(key, str):
+            break
+        if not isinstance(key, Var) or (s.fixed_extent(key) or 0) < 1:
+            return False  # under a condition, or in a loop that may be empty
+    return bound_plainly(s, block) or bound_onto(s, block)
+
+
+def bound_plainly(s: State, block: Block) -> bool:
+    """Each iterator is a loop of its own or was one, and the predicate is that of splits. Splitting and
+    fusing lose no point, so nothing needs to be proved."""
+    bound: list[Var] = []
+    for it, binding in zip(block.iters, block.bindings, strict=True):
+        size = as_int(it.extent)
+        if type(binding) is Var:
+            if size is None or s.fixed_extent(binding) != size:
+                return False
+            bound.append(binding)
+        elif as_int(binding) != 0 or size != 1:
+            return False
+    return all(is_definition_test(s, test) for test in block.predicate) and are_independent(s, bound)
+
+
+def bound_onto(s: State, block: Block) -> bool:
+    sizes = [as_int(it.extent) for it in block.iters]
+    mapped = None if None in sizes else mapped_bindings(s, block, unused=False)
+    wanted = [(0, n - 1) for n in sizes if n is not None]
+    return mapped is not None and mapped.surjective and list(mapped.ranges) == wanted
+
+
+def binds_injectively(s: State, block: Block) -> bool:
+    """Whether no two iterations of the loops around a block, within its scope, run the same instance."""
+    mapped = mapped_bindings(s, block, unused=True)
+    return mapped is not None and mapped.injective
+
+
+def mapped_bindings(s: State, block: Block, unused: bool) -> IterationMap | None:
+    """The bindings as a map of the loops around, with or without those that nothing mentions."""
+    bindings = [s.resolve(b) for b in block.bindings]
+    predicate = [s.resolve(p) for p in block.predicate]
+    used = {v for e in (*bindings, *predicate) for v in free_vars(e)}
+    loops = [v for v in s.loops_around(block.name) if unused or v in used]
+    extents = {v: n for v in loops if (n := s.fixed_extent(v)) is not None}
+    if len(extents) != len(loops) or not used <= set(loops) or loads(*predicate):
+        return None
+    return iteration_map(bindings, extents, predicate)
+
+
+# --- once -----------------------------------------------------------------------------------------
+
+
+def runs_once_per_point(s: State, block: Block, loops: Sequence[Var]) -> bool:
+    """Whether `loops` run every point of a block's iterators exactly once, and every extent is a constant."""
+    if bound_plainly(s, block) and leaves_of(s, block.bindings) <= {*loops} and are_told(s, block, loops):
+        return True
+    extents = [as_int(it.extent) for it in block.iters]
+    sizes = {v: n for v in loops if (n := as_int(s.extents[v])) is not None}
+    if None in extents or len(sizes) != len(loops) or block.predicate:
+        return False
+    found = iteration_map([s.resolve(b) for b in block.bindings], sizes)
+    return (
+        found is not None and found.bijective and list(found.ranges) == [(0, (n or 0) - 1) for n in extents]
+    )
+
+
 def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
     """Raises unless distinct points of `loops` (those outside being fixed) are distinct instances."""
-    if _are_read_off(s, block, loops):
+    if are_told(s, block, loops):
         return
     inside = set(loops)
     extents = {it.var: as_int(it.extent) for it in enclosing_iters(s, block.name)}
@@ -99,21 +140,13 @@ def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
         )
 
 
-def _are_read_off(s: State, block: Block, loops: Sequence[Var]) -> bool:
-    """Whether every loop is, or is a part of, variables that the block is bound to as they are."""
-    bound = {b for b in block.bindings if type(b) is Var}
-    wholes: dict[Var, list[Var]] = {}
-    for var, known in s.definitions.items():
-        for digit in known.digits if isinstance(known, Split) else (known.whole,):
-            wholes.setdefault(digit, []).append(var)
+def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
+    """Whether the variables that a block is bound to as they are tell the iterations of loops."""
+    told = told_by(s, [b for b in block.bindings if type(b) is Var])
+    return all(v in told or s.fixed_extent(v) == 1 for v in loops)
 
-    def is_known(var: Var) -> bool:
-        if var in bound or s.fixed_extent(var) == 1:
-            return True
-        above = wholes.get(var)
-        return above is not None and all(map(is_known, above))
 
-    return all(map(is_known, loops))
+# --- where the init runs --------------------------------------------------------------------------
 
 
 def is_count(s: State, e: Expr, loops: set[Var]) -> bool:

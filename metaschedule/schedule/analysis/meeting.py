@@ -9,55 +9,59 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...arith import access_region, iteration_map, union
 from ...ir import (
     Block,
     Buffer,
+    Const,
     Expr,
     For,
     If,
-    Load,
     Region,
     Var,
     as_int,
     binary,
+    expr_key,
     free_vars,
     same_expr,
-    subexpressions,
     substitute,
 )
-from ..state import Key, Part, Split, State
-from .forms import Forms, are_apart, same_iteration
+from ..linear import linear
+from ..state import Key, State
+from .definitions import iteration, leaves_of, told_by
+from .forms import Form, are_apart, same_iteration
+from .loop_frame import LoopFrame
+from .touching import loads, touch
 
 
 @dataclass(slots=True)
-class Access:
+class RegionAccess:
     """A region that an instance of a block reads or writes, in terms of the block's iterators."""
 
     block: Block
     region: Region
     is_write: bool
-
-    @property
-    def values(self) -> dict[Var, Expr]:
-        return {it.var: b for it, b in zip(self.block.iters, self.block.bindings, strict=True)}
+    iters: dict[Var, Expr]
 
 
 @dataclass(slots=True)
 class Touched:
     """What a part of the program reads and writes."""
 
-    accesses: list[Access] = field(default_factory=list)
+    accesses: dict[Buffer, list[RegionAccess]] = field(default_factory=dict)
+    written: list[Buffer] = field(default_factory=list)  # in order, maybe several times
     loaded: set[Buffer] = field(default_factory=set)  # read by extents, conditions and bindings
     loops: list[Var] = field(default_factory=list)
     problem: str | None = None  # why this is not all that is touched
 
-    def written(self) -> list[Buffer]:
-        return list(dict.fromkeys(a.region.buffer for a in self.accesses if a.is_write))
-
-    def of(self, buffer: Buffer) -> list[Access]:
-        return [a for a in self.accesses if a.region.buffer is buffer]
+    def add(self, block: Block, regions: tuple[Region, ...], is_write: bool) -> None:
+        for r in regions:
+            access = RegionAccess(block, r, is_write, iteration(block))
+            self.accesses.setdefault(r.buffer, []).append(access)
+            if is_write:
+                self.written.append(r.buffer)
 
 
 def touched_by(s: State, keys: Iterable[Key], found: Touched | None = None) -> Touched:
@@ -65,44 +69,39 @@ def touched_by(s: State, keys: Iterable[Key], found: Touched | None = None) -> T
     found = found or Touched()
     for key in keys:
         node = s.nodes[key]
+        found.loaded |= touch(node).loaded
         if isinstance(node, Block):
-            found.accesses += [Access(node, r, False) for r in node.reads]
-            found.accesses += [Access(node, r, True) for r in node.writes]
-            note_loads(found, (*node.bindings, *node.predicate, *[it.extent for it in node.iters]))
+            found.add(node, node.reads, False)
+            found.add(node, node.writes, True)
             continue
         if isinstance(node, For):
             found.loops.append(node.var)
-            note_loads(found, (node.extent,))
-        elif isinstance(node, If) and s.children[key]:
-            note_loads(found, (node.cond,))
-        else:
+        elif not (isinstance(node, If) and s.children[key]):
             found.problem = "there is a statement outside of any block"
         touched_by(s, s.children[key], found)
     return found
 
 
-def note_loads(found: Touched, exprs: Iterable[Expr]) -> None:
-    for e in exprs:
-        if type(e) is not Var:
-            found.loaded.update([x.buffer for x in subexpressions(e) if type(x) is Load])
+def rows(frame: LoopFrame, group: list[RegionAccess]) -> list[list[Form | None]]:
+    """Per access the forms of its dimensions."""
+    return [[frame.form(start, a.iters, extent) for start, extent in a.region.ranges] for a in group]
 
 
-def meet_cheaply(s: State, loop: Var, inner: list[Var], group: list[Access]) -> bool:
-    """Whether accesses to one buffer below a loop certainly share elements within an iteration only, seen
-    from names and linear forms. `inner` are the loops below."""
-    if by_name(s, loop, group):
+def meet_cheaply(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
+    """Whether accesses to one buffer below a loop, which is moving in the frame, certainly share elements
+    within an iteration only, seen from names and linear forms."""
+    if by_name(frame.s, loop, group):
         return True
-    extent = s.fixed_extent(loop)
-    forms = Forms(s, loop, inner)
-    rows = [forms.region(a.region, a.values) for a in group]
-    if same_iteration(rows, extent):
+    extent = frame.s.fixed_extent(loop)
+    forms = rows(frame, group)
+    if same_iteration(forms, extent) or by_sum(frame, loop, group):
         return True
     if len(group) == 1:
         return False
     return all(
         same_iteration([first, second], extent) or are_apart(first, second)
-        for n, first in enumerate(rows)
-        for m, second in enumerate(rows[: n + 1])
+        for n, first in enumerate(forms)
+        for m, second in enumerate(forms[: n + 1])
         if group[n].is_write or group[m].is_write
     )
 
@@ -110,79 +109,85 @@ def meet_cheaply(s: State, loop: Var, inner: list[Var], group: list[Access]) -> 
 # --- by the variables -----------------------------------------------------------------------------
 
 
-def by_name(s: State, loop: Var, group: list[Access]) -> bool:
+def by_name(s: State, loop: Var, group: list[RegionAccess]) -> bool:
     """Whether all accesses are indexed, in some dimensions, by the same variables, and these tell the
     iteration."""
     shared = plain_indices(group[0])
     for a in group[1:]:
         mine = plain_indices(a)
         shared = {n: v for n, v in shared.items() if mine.get(n) is v}
-    return bool(shared) and determines(s, set(shared.values()), loop)
+    return bool(shared) and loop in told_by(s, shared.values())
 
 
-def plain_indices(a: Access) -> dict[int, Var]:
+def plain_indices(a: RegionAccess) -> dict[int, Var]:
     """By dimension, the variable that is the index."""
-    values = a.values
+    iters = a.iters
     found: dict[int, Var] = {}
     for n, (start, count) in enumerate(a.region.ranges):
-        value = values.get(start) if type(start) is Var else None
-        if type(value) is Var and as_int(count) == 1:
+        value = iters.get(start) if type(start) is Var else None
+        if type(value) is Var and (type(count) is Const and count.value == 1):
             found[n] = value
     return found
 
 
-def determines(s: State, known: set[Var], loop: Var) -> bool:
-    """Whether the values of some variables tell the iteration of a loop: a split variable tells its digits,
-    all parts of a fused loop tell the loop."""
-    waiting = list(known)
-    while waiting:
-        var = waiting.pop()
-        if var is loop:
-            return True
-        definition = s.definitions.get(var)
-        new: tuple[Var, ...] = ()
-        if isinstance(definition, Split):
-            new = definition.digits
-        elif isinstance(definition, Part) and all(
-            part in known or s.fixed_extent(part) == 1 for part in definition.digits
-        ):
-            new = (definition.whole,)
-        waiting += [v for v in new if v not in known]
-        known = known.union(new)
-    return False
+def by_sum(frame: Frame, loop: Var, group: list[RegionAccess]) -> bool:
+    """Whether all accesses are indexed, in some dimensions, by one moving variable each and the same fixed
+    rest, and the variables tell the iteration: digits of a fused loop that tell it together, for one."""
+    shared = moving_indices(frame, group[0])
+    for a in group[1:]:
+        mine = moving_indices(frame, a)
+        shared = {n: (v, key) for n, (v, key) in shared.items() if n in mine and mine[n][1] == key}
+    return bool(shared) and loop in told_by(frame.s, [v for v, _ in shared.values()])
+
+
+def moving_indices(frame: Frame, a: RegionAccess) -> dict[int, tuple[Var, Any]]:
+    """By dimension, the only variable in the index that does not stand still; and a key of the whole sum."""
+    iters = a.iters
+    found: dict[int, tuple[Var, Any]] = {}
+    for n, (start, count) in enumerate(a.region.ranges):
+        terms: dict[Expr, int] = {}
+        offset = 0
+        for x, c in linear(start)[0] if as_int(count) == 1 else ():
+            more, constant = linear(iters.get(x, x) if type(x) is Var else x)
+            offset += c * constant
+            for y, k in more:
+                terms[y] = terms.get(y, 0) + c * k
+        moving = [x for x, c in terms.items() if c and not (type(x) is Var and frame.is_outer(x))]
+        if len(moving) == 1 and type(moving[0]) is Var:
+            total = frozenset([(expr_key(x), c) for x, c in terms.items()])
+            found[n] = (moving[0], (total, offset + linear(start)[1]))
+    return found
 
 
 # --- by the affine map ----------------------------------------------------------------------------
 
 
-def by_map(s: State, loop: Var, inner: list[Var], group: list[Access]) -> bool:
+def by_map(s: State, loop: Var, inner: list[Var], group: list[RegionAccess]) -> bool:
     """Whether the map from an iteration and a place in it to elements is one to one."""
-    if not all(moves_with(s, loop, a) for a in group):
+    indices = [[substitute(start, a.iters) for start, _ in a.region.ranges] for a in group]
+    if not all(loop in leaves_of(s, row) for row in indices):
         return False
     around = extents_around(s, loop)
     if loop not in around:
         return False
-    rows = [[s.resolve(substitute(start, a.values)) for start, _ in a.region.ranges] for a in group]
-    if any(type(x) is Load for row in rows for e in row for x in subexpressions(e)):
+    indices = [[s.resolve(e) for e in row] for row in indices]
+    if any(loads(*row) for row in indices):
         return False
     first = group[0]
-    alike = all(a.block is first.block and is_same_element(a.region, first.region) for a in group)
-    if alike:
+    if all(a.block is first.block and is_same_element(a.region, first.region) for a in group):
         points = around | {v: n for v in inner if (n := s.fixed_extent(v)) is not None}
-        if is_one_to_one(rows[0], points, loop, [s.resolve(c) for c in first.block.predicate]):
+        if is_one_to_one(indices[0], points, loop, [s.resolve(c) for c in first.block.predicate]):
             return True
-    return boxes_differ(s, loop, inner, group, rows, around)
-
-
-def moves_with(s: State, loop: Var, a: Access) -> bool:
-    """Whether a loop has a say in where an access is."""
-    values = a.values
-    used = [v for start, _ in a.region.ranges for x in free_vars(start) for v in free_vars(values.get(x, x))]
-    return any(leaf is loop for v in used for leaf in s.leaves(v))
+    return boxes_differ(s, loop, inner, group, indices, around)
 
 
 def boxes_differ(
-    s: State, loop: Var, inner: list[Var], group: list[Access], rows: list[list[Expr]], around: dict[Var, int]
+    s: State,
+    loop: Var,
+    inner: list[Var],
+    group: list[RegionAccess],
+    rows: list[list[Expr]],
+    around: dict[Var, int],
 ) -> bool:
     """Whether the boxes that iterations touch do not overlap."""
     domain = s.domain(loop).with_loop(loop, s.resolve(s.extents[loop]))
@@ -213,7 +218,7 @@ def is_one_to_one(indices: list[Expr], points: dict[Var, int], loop: Var, tests:
     used = {v for index in indices for v in free_vars(index)}
     if loop not in used or not used <= set(points):
         return False
-    tests = [c for c in tests if used.issuperset(free_vars(c)) and not any(map(is_load, subexpressions(c)))]
+    tests = [c for c in tests if used.issuperset(free_vars(c)) and not loads(c)]
     mapped = iteration_map(indices, {v: n for v, n in points.items() if v in used}, tests)
     return mapped is not None and mapped.injective
 
@@ -225,10 +230,6 @@ def extents_around(s: State, loop: Var) -> dict[Var, int]:
         found = {it.var: as_int(it.extent) for it in s.nodes[scope].iters}
     found |= {v: s.fixed_extent(v) for v in (*s.loops_around(loop), loop)}
     return {v: n for v, n in found.items() if n is not None}
-
-
-def is_load(e: Expr) -> bool:
-    return type(e) is Load
 
 
 def is_same_element(a: Region, b: Region) -> bool:

@@ -10,10 +10,12 @@ import math
 from dataclasses import dataclass, field
 
 from ...errors import ScheduleError
-from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, free_vars, substitute
-from ..state import Part, Split, State
-from .moving import Move, is_definition_test
-from .regions import Frame, Span, iteration, plus, times
+from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, substitute
+from ..linear import plus, times
+from ..state import Part, Split
+from .definitions import are_independent, is_definition_test, iteration, variables
+from .frame import Frame, Span
+from .moving import Move
 
 Links = dict[Var, tuple[Var, int]]  # iterator of the consumer: (iterator of the producer, what is added)
 
@@ -27,7 +29,7 @@ class Mirror:
     units: bool  # whether loops of one iteration are made
     loops: dict[Var, int] = field(default_factory=dict)  # new ones with their extents, outermost first
     known: dict[Var, Expr] = field(default_factory=dict)  # images of variables
-    used: list[tuple[Var, set[Var]]] = field(default_factory=list)  # what was replaced, with its loops
+    used: list[Var] = field(default_factory=list)  # what was replaced
 
     def fresh(self, extent: int) -> Expr:
         if extent == 1 and not self.units:
@@ -40,7 +42,7 @@ class Mirror:
         """`e` with new loops."""
         if isinstance(e, Var):
             return self.variable(e)
-        return substitute(e, {var: self.variable(var) for var in free_vars(e)})
+        return substitute(e, {var: self.variable(var) for var in variables(e)})
 
     def variable(self, var: Var) -> Expr:
         found = self.known.get(var)
@@ -98,17 +100,17 @@ class Mirror:
         return value
 
     def replaced(self, old: list[Var], extent: int) -> Expr:
-        """A new loop for variables inside, which must not share loops with what was replaced before."""
-        s = self.frame.s
-        leaves = {leaf for v in old for leaf in s.leaves(v)}
-        for other, more in self.used:
-            if leaves & more and not (len(old) == 1 and are_parts(s, old[0], other)):
-                raise ScheduleError(
-                    f"two iterators of block {self.producer.name!r} depend on one loop",
-                    marks={self.producer.name: "its loops cannot be followed"},
-                )
-        self.used += [(v, leaves) for v in old]
+        """A new loop for variables inside."""
+        self.used += old
         return self.fresh(extent)
+
+    def check_used(self) -> None:
+        """Raises if variables that were replaced share a loop."""
+        if not are_independent(self.frame.s, self.used):
+            raise ScheduleError(
+                f"two iterators of block {self.producer.name!r} depend on one loop",
+                marks={self.producer.name: "its loops cannot be followed"},
+            )
 
 
 def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -> Move:
@@ -142,6 +144,7 @@ def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -
             continue
         var, offset = link
         add(plus(mirror.image(theirs[var]), offset), size, offset < 0, extents[var] + offset > size)
+    mirror.check_used()
     tests = carried_tests(mirror) + tests
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
     loops = [For(v, Const(n, INDEX), ()) for v, n in mirror.loops.items()]
@@ -155,7 +158,7 @@ def carried_tests(mirror: Mirror) -> list[Expr]:
     found: list[Expr] = []
     for test in producer.predicate:
         if is_definition_test(frame.s, test):
-            (var,) = free_vars(test)
+            (var,) = variables(test)
             if frame.is_inner(var):
                 continue  # the variable has become one loop, or belongs to a reduction
         count = len(mirror.loops)
@@ -167,11 +170,3 @@ def carried_tests(mirror: Mirror) -> list[Expr]:
             )
         found.append(image)
     return found
-
-
-def are_parts(s: State, a: Var, b: Var) -> bool:
-    """Whether two variables are different digits of one fused loop."""
-    one, two = s.definitions.get(a), s.definitions.get(b)
-    return (
-        isinstance(one, Part) and isinstance(two, Part) and one.whole is two.whole and one.index != two.index
-    )

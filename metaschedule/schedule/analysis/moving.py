@@ -35,9 +35,11 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT, Key, State
-from .accesses import Access, bound_plainly
+from .definitions import is_definition_test, leaves_of
+from .frame import Frame
+from .instances import bound_plainly
 from .reducers import find_reducer
-from .regions import Frame
+from .touching import Access, touch
 
 Form = tuple[tuple[Var | None, int], ...]  # per dimension the iterator and what is added to it
 
@@ -77,8 +79,7 @@ def take_away(s: State, key: Key) -> None:
 
 def check_place(s: State, block: Block, loop: Var) -> Key:
     """Raises unless a block can go below a loop at all; gives the innermost node around both."""
-    above = list(s.ancestors(block.name))
-    if any(key is loop for key in above):
+    if s.is_below(block.name, loop):
         raise ScheduleError(
             f"block {block.name!r} is inside of the loop over {loop.name} already",
             marks={loop: "this loop", block.name: "is around this block"},
@@ -88,13 +89,8 @@ def check_place(s: State, block: Block, loop: Var) -> Key:
             f"block {block.name!r} and the loop over {loop.name} are not in the same block",
             marks={loop: "another body", block.name: "than this one's"},
         )
-    around = {id(key) for key in above}
-    meeting: Key = ROOT
-    for key in (loop, *s.ancestors(loop)):
-        if id(key) in around:
-            meeting = key
-            break
-    for key in above:
+    meeting = s.meeting(block.name, loop)
+    for key in s.ancestors(block.name):
         if key is meeting:
             break
         if isinstance(s.nodes[key], If):
@@ -124,10 +120,6 @@ def position(s: State, key: Key, top: Key) -> int:
     """Where among the children of `top` a node is."""
     child = child_towards(s, key, top)
     return next(n for n, c in enumerate(s.children[top]) if c is child)
-
-
-def is_below(s: State, key: Key, loop: Key) -> bool:
-    return any(above is loop for above in s.ancestors(key))
 
 
 # --- the block ------------------------------------------------------------------------------------
@@ -221,7 +213,7 @@ def check_forms(block: Block, forms: dict[Buffer, Form | None], wanted: Iterable
 
 def check_only_writer(s: State, events: list[Access], block: Block) -> None:
     """Raises if anything else stores to what a block stores to."""
-    mine = {r.buffer for r in block.writes}
+    mine = touch(block).writes
     for event in events:
         both = [b for b in event.writes & mine if event.key is not block.name]
         if both:
@@ -230,11 +222,6 @@ def check_only_writer(s: State, events: list[Access], block: Block) -> None:
                 f"block {block.name!r} is not the only one that stores to {both[0].name}",
                 marks={key: "this one does, too"},
             )
-
-
-def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
-    """The loops that expressions depend on."""
-    return {leaf for e in exprs for var in free_vars(e) for leaf in s.leaves(var)}
 
 
 def check_reduction(s: State, block: Block, frame: Frame) -> None:
@@ -283,16 +270,6 @@ def check_reduction(s: State, block: Block, frame: Frame) -> None:
             )
 
 
-def is_definition_test(s: State, test: Expr) -> bool:
-    """Whether a conjunct only says that a variable that was split is below its extent. Every value below it
-    is taken, so it excludes no instance."""
-    if not (isinstance(test, Binary) and test.op == "<" and isinstance(test.a, Var)):
-        return False
-    limit, extent = as_int(test.b), s.extents.get(test.a)
-    size = None if extent is None else as_int(extent)
-    return limit is not None and size is not None and limit >= size
-
-
 def instances(s: State, block: Block) -> list[tuple[int, int]]:
     """Per iterator the first and last value with which a block runs; raises if its predicate says more."""
     sizes = [as_int(it.extent) or 0 for it in block.iters]
@@ -302,8 +279,7 @@ def instances(s: State, block: Block) -> list[tuple[int, int]]:
     box: list[tuple[int, int]] = []
     for binding, n in zip(block.bindings, sizes, strict=True):
         span = frame.span(binding, const(1), block, {}, n)
-        fixed = not span.terms and span.other is None
-        box.append((max(0, span.offset), min(n, span.offset + span.extent) - 1) if fixed else (0, n - 1))
+        box.append((max(0, span.offset), min(n, span.end) - 1) if span.is_fixed else (0, n - 1))
     for test in block.predicate:
         if is_definition_test(s, test):
             continue

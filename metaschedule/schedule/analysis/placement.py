@@ -8,9 +8,11 @@ larger than needed. That is right if the producer's own inputs have the same val
 from __future__ import annotations
 
 from ...errors import ScheduleError
-from ...ir import INDEX, Binary, Block, Buffer, Const, Expr, For, Var, changed
+from ...ir import INDEX, Binary, Block, Buffer, Const, Expr, For, Region, Var, changed
+from ..linear import plus
 from ..state import ROOT, Key, State
-from .accesses import Access, accesses, why_sources_change
+from .definitions import iteration
+from .frame import Frame, Span
 from .moving import (
     Form,
     Move,
@@ -20,10 +22,9 @@ from .moving import (
     check_place,
     check_reduction,
     instances,
-    is_below,
     position,
 )
-from .regions import Frame, Span, clipped, plus, touched, union_of
+from .touching import Access, accesses, touch, why_sources_change
 
 
 def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
@@ -40,8 +41,7 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
             marks={block.name: "later", loop: "earlier"},
             help="reverse_compute_at moves a block into an earlier loop",
         )
-    sources = {r.buffer for r in block.reads}
-    why = why_sources_change(s, events, sources, block.name, parallel=False)
+    why = why_sources_change(s, events, touch(block).reads, block.name, parallel=False)
     if why:
         raise ScheduleError(
             f"what block {block.name!r} reads may be different at the loop over {loop.name}: {why}",
@@ -100,7 +100,7 @@ def check_consumers(s: State, events: list[Access], block: Block, loop: Var) -> 
         if event.key is block.name or not event.reads & mine:
             continue
         around = [event.key, *s.ancestors(event.key)]
-        if event.outside or not is_below(s, event.key, loop) or not any(k in known for k in around):
+        if event.outside or not s.is_below(event.key, loop) or not any(k in known for k in around):
             marks = {event.key: "reads it, too"} if isinstance(event.key, (str, Var)) else {}
             raise ScheduleError(
                 f"not everything that reads what block {block.name!r} stores is in a block below the loop "
@@ -128,8 +128,7 @@ def required(
                 ):
                     if var is None:
                         continue
-                    span = Span(span.terms, span.offset - offset, span.extent, span.other)
-                    size = n + abs(offset)
+                    span, size = span.moved(-offset), n + abs(offset)
                     spans[var] = union_of(frame, spans[var], span, size) if var in spans else span
     return spans
 
@@ -150,7 +149,7 @@ def placed(
             loops.append(For(var, Const(span.extent, INDEX), ()))
             binding = var if isinstance(binding, Const) and not binding.value else plus(binding, var)
         bindings.append(binding)
-        if span.terms or span.other is not None:
+        if not span.is_fixed:
             low, high = frame.bounds(span)
             if low is None or low < first:
                 tests.append(Binary(">=", binding, Const(first, INDEX), "bool"))
@@ -159,3 +158,36 @@ def placed(
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
     assert isinstance(frame.key, Var)
     return Move(new, loops, frame.key, at)
+
+
+def touched(frame: Frame, region: Region, block: Block) -> list[Span]:
+    """The spans of a region of a block's signature, per dimension, as the loops inside of a frame range."""
+    iters = iteration(block)
+    return [
+        frame.span(start, extent, block, iters, size)
+        for (start, extent), size in zip(region.ranges, region.buffer.shape, strict=True)
+    ]
+
+
+def union_of(frame: Frame, a: Span, b: Span, size: int) -> Span:
+    """A span that covers two; all of the `size` values where they cannot be compared."""
+    if a.terms == b.terms and a.other is b.other:
+        low = min(a.offset, b.offset)
+        high = max(a.offset + a.extent, b.offset + b.extent)
+        return Span(a.terms, low, high - low, a.other, dense=False)
+    # Starts that move apart: constant ends of both, if they are known.
+    ends = [(*frame.bounds(x), x.extent) for x in (a, b)]
+    lows = [low for low, _, _ in ends if low is not None]
+    highs = [high + extent for _, high, extent in ends if high is not None]
+    if len(lows) < 2 or len(highs) < 2:
+        return Span({}, 0, size, dense=False)
+    return Span({}, min(lows), max(highs) - min(lows), dense=False)
+
+
+def clipped(span: Span, first: int, last: int) -> Span:
+    """A span cut down to [first, last] where that needs no test: if it is as wide, or does not move."""
+    width = last - first + 1
+    if span.is_fixed:
+        low, high = max(span.offset, first), min(span.offset + span.extent - 1, last)
+        return Span({}, low, high - low + 1) if low <= high else Span({}, first, 0)
+    return Span({}, first, width) if span.extent >= width else span

@@ -29,6 +29,7 @@ from ...ir import (
     const,
     integer_limits,
     is_float,
+    reduction_term,
     same_expr,
     select,
     subexpressions,
@@ -79,6 +80,12 @@ def _reducer(init: Body, body: Body) -> Reducer | None:
     return None if _loads_any(values, own) else replace(found, identities=values)
 
 
+def commutes(block: Block) -> bool:
+    """Whether a block combines terms by an operation in which order does not matter. Without an `init`, that
+    may be a block of its own by now."""
+    return (find_reducer(block) if block.init else find_update(block)) is not None
+
+
 def find_update(block: Block) -> Reducer | None:
     """What the body of a block combines its elements with, if it commutes; the `init` may be elsewhere."""
     return _update(block.body)
@@ -100,7 +107,7 @@ def _update(body: Body) -> Reducer | None:
 
 
 def _element_wise(updates: Sequence[Store]) -> Reducer | None:
-    pairs = [reduction_term(u) for u in updates]
+    pairs = [_known_term(u) for u in updates]
     if any(p is None for p in pairs):
         return None
     known = [p for p in pairs if p is not None]
@@ -152,21 +159,10 @@ def identity_of(op: str, dtype: str) -> Const:
     return const(integer_limits(dtype)[1 if op == "min" else 0], dtype)
 
 
-def reduction_term(s: Store) -> tuple[str, Expr] | None:
-    """(operator, term) of `buffer[i] = buffer[i] op term`."""
-    value = s.value
-    if not isinstance(value, Binary) or value.op not in OPERATORS:
-        return None
-    for own, term in ((value.a, value.b), (value.b, value.a)):
-        if (
-            isinstance(own, Load)
-            and own.buffer is s.buffer
-            and all(map(same_expr, own.indices, s.indices))
-            and not _loads_any([term], {s.buffer})
-            and not (value.op in ("and", "or") and may_fail(term))
-        ):
-            return value.op, term
-    return None
+def _known_term(s: Store) -> tuple[str, Expr] | None:
+    """`reduction_term` of an operator that commutes; all terms can be evaluated."""
+    found = reduction_term(s, OPERATORS)
+    return None if found is not None and found[0] in ("and", "or") and may_fail(found[1]) else found
 
 
 def may_fail(e: Expr) -> bool:

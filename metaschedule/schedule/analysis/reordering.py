@@ -1,39 +1,16 @@
-"""Whether the instances of a block may run in another order.
-
-An instance is one point of the block's iterators. What one instance writes, another may see, unless
-
-- every element that is written belongs to one point of the spatial iterators, and is read (if at all) only
-  by the instances that write it; and
-- instances that share elements (they differ in reduction iterators only) combine them by an operation in
-  which order does not matter, or keep their order.
-"""
+"""Whether the blocks below some loops may run with the loops in another order."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from ...arith import iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Body,
-    Expr,
-    Iter,
-    Load,
-    Store,
-    Var,
-    as_int,
-    expressions,
-    free_vars,
-    same_expr,
-    subexpressions,
-    substitute,
-    walk,
-)
+from ...ir import Block, Var
 from ..state import State
+from .definitions import leaves_by_kind
 from .dependence import carried
-from .instances import check_once, leaves_by_kind
-from .reducers import find_reducer, find_update
+from .independence import order_matters
+from .instances import check_once
+from .reducers import commutes
+from .touching import touch
 
 
 def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:
@@ -55,14 +32,8 @@ def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:
 
 def share_written(blocks: list[Block]) -> bool:
     """Whether a block touches what another one writes."""
-    return any(
-        w.buffer is r.buffer
-        for one in blocks
-        for w in one.writes
-        for other in blocks
-        if other is not one
-        for r in (*other.reads, *other.writes)
-    )
+    touched = [touch(b) for b in blocks]
+    return any(one.writes & (x.reads | x.writes) for one in touched for x in touched if x is not one)
 
 
 def check_between_blocks(s: State, before: list[Var], after: list[Var]) -> None:
@@ -89,7 +60,7 @@ def check_block(s: State, block: Block, before: list[Var], after: list[Var]) -> 
     # The init may be a block of its own by now, which runs before. If it is not, it must stay first: in loops
     # that drive both kinds of iterators that depends on their order.
     mixed = block.init and not reducing.isdisjoint(spatial)
-    if not mixed and (find_reducer(block) if block.init else find_update(block)) is not None:
+    if not mixed and commutes(block):
         return
     kept = zip([v for v in before if v in reducing], [v for v in after if v in reducing], strict=True)
     if any(a is not b for a, b in kept):
@@ -99,74 +70,3 @@ def check_block(s: State, block: Block, before: list[Var], after: list[Var]) -> 
             marks={block.name: "its reduction loops must keep their order"},
             help="sum, prod, min, max and their tuples commute",
         )
-
-
-def order_matters(s: State, block: Block) -> str | None:
-    """Why instances with different spatial iterators may depend on each other; None if they do not."""
-    if s.children[block.name]:
-        return "it has blocks inside"
-    return _dependence(block.iters, block.init, block.body)
-
-
-@lru_cache(maxsize=4096)  # no loop transformation changes these, and every replay asks again
-def _dependence(iters: tuple[Iter, ...], init: Body, body: Body) -> str | None:
-    spatial = {it.var: as_int(it.extent) for it in iters if it.kind == "spatial"}
-    moving = {v: n for v, n in spatial.items() if n != 1}
-    stores = [x for x in walk((*init, *body)) if isinstance(x, Store)]
-    if not stores:
-        return "it stores nothing that could be seen"
-    for store in stores:
-        first = next(x for x in stores if x.buffer is store.buffer)
-        if not all(map(same_expr, first.indices, store.indices)):
-            return f"it stores to several elements of {store.buffer.name}"
-        used = {v for index in store.indices for v in free_vars(index)}
-        if not used <= set(spatial):
-            return f"where it stores to {store.buffer.name} depends on more than its spatial iterators"
-        if not set(moving) <= used or not _is_injective(store.indices, spatial):
-            return f"several instances may store to the same element of {store.buffer.name}"
-    for e in expressions((*init, *body)):
-        if isinstance(e, Load):
-            mine = next((x for x in stores if x.buffer is e.buffer), None)
-            if mine is not None and not all(map(same_expr, e.indices, mine.indices)):
-                return f"it reads elements of {e.buffer.name} that other instances store"
-    return None
-
-
-def check_independent(s: State, block: Block) -> None:
-    """Raises if instances of a block with different spatial iterators may see what others write."""
-    why = order_matters(s, block)
-    if why and not stores_tiles(block):
-        raise ScheduleError(f"instances of block {block.name!r} may depend on each other: {why}",
-                            marks={block.name: why})  # fmt: skip
-
-
-def stores_tiles(block: Block) -> bool:
-    """Whether blocks with loops inside write tiles that do not overlap, and read no others: each spatial
-    iterator moves some dimension of the written regions by at least their size."""
-    read = {r.buffer for r in block.reads}
-    if any(w.buffer in read for w in block.writes) or not block.writes:
-        return False
-    spatial = [it.var for it in block.iters if it.kind == "spatial" and as_int(it.extent) != 1]
-    reducing = {it.var for it in block.iters if it.kind == "reduce"}
-    for region in block.writes:
-        apart: set[Var] = set()
-        for start, extent in region.ranges:
-            used, size = free_vars(start), as_int(extent)
-            if reducing & set(used) or any(isinstance(x, Load) for x in subexpressions(start)):
-                return False
-            if len(used) == 1 and size is not None:
-                var = used[0]
-                step = as_int(simplify(substitute(start, {var: var + 1}) - start))
-                if step is not None and step >= size:
-                    apart.add(var)
-        if not all(v in apart for v in spatial):
-            return False
-    return True
-
-
-def _is_injective(indices: tuple[Expr, ...], spatial: dict[Var, int | None]) -> bool:
-    """Whether different points of the spatial iterators certainly have different indices."""
-    if all(isinstance(index, Var) for index in indices) and len({*indices}) == len(indices):
-        return True  # each index is an iterator of its own
-    mapped = iteration_map(indices, {v: n for v, n in spatial.items() if n is not None})
-    return mapped is not None and mapped.injective

@@ -51,6 +51,7 @@ class Primitive:
     op: ClassVar[str]
     names: ClassVar[tuple[str, ...]]  # of the fields
     defaults: ClassVar[dict[str, Any]]  # of those that have one
+    is_query: ClassVar[bool]  # it changes nothing
 
     def check(self, s: State) -> Any:
         """What `apply` needs to know; raises `ScheduleError` if the step would be wrong."""
@@ -99,7 +100,7 @@ def primitive(op: str) -> Callable[[P], P]:
 
     def register(cls: P) -> P:
         made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
-        made.op = op
+        made.op, made.is_query = op, op.startswith("get_")
         made.names = tuple(f.name for f in fields(made))
         made.defaults = {f.name: f.default for f in fields(made) if f.default is not MISSING}
         if op in REGISTRY:

@@ -9,10 +9,10 @@ from typing import Any
 from ...arith import Domain, IndexMap, simplify
 from ...errors import ScheduleError
 from ...ir import Block, Expr, For, Iter, Substitute, Var, as_int, const, free_vars, substitute
+from ..analysis.independence import order_matters
 from ..analysis.index_text import Texts, image_shape, index_map
+from ..analysis.instances import runs_once_per_point
 from ..analysis.reducers import find_reducer
-from ..analysis.reordering import order_matters
-from ..analysis.written import runs_once_per_point
 from ..state import Key, State
 from .base import BlockRV, Primitive, primitive
 from .loops import check_plain

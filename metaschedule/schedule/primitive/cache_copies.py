@@ -10,7 +10,8 @@ from typing import Any
 
 from ...arith import Domain
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Expr, as_int
+from ...ir import Block, Buffer, as_int
+from ..analysis.frame import Span
 from ..analysis.written import Box, stored_indices, whole_box, written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
@@ -18,6 +19,7 @@ from .cache_stage import (
     accessed_buffer,
     add_copy,
     check_scope,
+    copy_buffer,
     identity_copy,
     insert,
     is_never_written,
@@ -100,7 +102,8 @@ class CacheRead(Primitive):
 
     def apply(self, s: State, plan: CachePlan) -> tuple[Any, ...]:
         old = plan.buffer
-        new = Buffer(f"{old.name}_{self.scope}", old.shape, old.dtype, self.scope)
+        s.counter += 1
+        new = copy_buffer(old, self.scope, s.counter)
         key, name = add_copy(s, identity_copy(new.name, plan.box, old, new))
         insert(s, plan.parent, plan.child, key, after=False)
         for user in plan.users:
@@ -125,7 +128,7 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
             help=f"cache for {outer.name!r} as a whole",
         )
     domain = Domain({it.var: it.extent for it in outer.iters if not loads_any(it.extent)})
-    ranges: list[tuple[Expr, int, int | None]] = []
+    ranges: list[tuple[Span, int | None]] = []
     for (start, extent), size in zip(regions[0].ranges, buffer.shape, strict=True):
         count = as_int(extent)
         low, high = domain.bounds(start)
@@ -133,7 +136,8 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
             raise ScheduleError(
                 f"how much block {outer.name!r} reads of {buffer.name} is not a constant", marks=marks
             )
-        ranges.append((start, count, None if high is not None and high + count <= size else size))
+        limit = None if high is not None and high + count <= size else size
+        ranges.append((Span({}, 0, count, other=start), limit))
     return Box(ranges, [])
 
 
@@ -236,7 +240,8 @@ class CacheWrite(Primitive):
 
     def apply(self, s: State, plan: CachePlan) -> tuple[Any, ...]:
         old = plan.buffer
-        new = Buffer(f"{old.name}_{self.scope}", old.shape, old.dtype, self.scope)
+        s.counter += 1
+        new = copy_buffer(old, self.scope, s.counter)
         redirect(s, plan.users[0], old, new)
         key, name = add_copy(s, identity_copy(new.name, plan.box, new, old))
         insert(s, plan.parent, plan.child, key, after=True)

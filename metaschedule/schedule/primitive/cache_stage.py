@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...errors import ScheduleError
 from ...ir import (
     INDEX,
     Block,
+    Body,
     Buffer,
     Const,
     Expr,
@@ -29,10 +31,10 @@ from ...ir import (
     own_expressions,
     subexpressions,
     substitute,
-    walk,
 )
 from ...ir.buffer import SCOPES
-from ..analysis.written import ZERO, Box
+from ..analysis.touching import touch
+from ..analysis.written import Box
 from ..state import ROOT, Key, State
 
 ONE = Const(1, INDEX)
@@ -75,31 +77,9 @@ def loads_any(e: Expr) -> bool:
     return any(type(x) is Load for x in subexpressions(e))
 
 
-def stores_to(s: State, key: Key, buffer: Buffer) -> bool:
-    """Whether a node itself (a block with all that is in it) stores to a buffer."""
-    node = s.nodes[key]
-    if isinstance(node, Block):
-        return any(w.buffer is buffer for w in node.writes)
-    return not isinstance(node, For) and any(isinstance(x, Store) and x.buffer is buffer for x in walk(node))
-
-
-def reads_from(s: State, key: Key, buffer: Buffer) -> bool:
-    """Whether a node itself (a block with all that is in it) reads a buffer."""
-    node = s.nodes[key]
-    if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
-        return True
-    if isinstance(node, (Block, For)):
-        return any(loads_from(e, buffer) for e in own_expressions(node))
-    return any(loads_from(e, buffer) for x in walk(node) for e in own_expressions(x))
-
-
 def writers(s: State, buffer: Buffer) -> list[Key]:
     """The outermost blocks, and statements outside of blocks, that store to a buffer; in no special order."""
-    return [
-        key
-        for key, node in s.nodes.items()
-        if type(node) is not For and stores_to(s, key, buffer) and s.scope(key) is ROOT
-    ]
+    return [k for k, node in s.nodes.items() if buffer in touch(node).writes and s.scope(k) is ROOT]
 
 
 # --- places ---
@@ -160,7 +140,7 @@ def place_after(s: State, block: str, buffer: Buffer) -> tuple[Key, Key]:
     parent: Key = ROOT
     for step in path(s, ROOT, block):
         below = () if step is block else (step, *s.statements_below(step))
-        if not any(key is not block and reads_from(s, key, buffer) for key in below):
+        if not any(key is not block and touch(s.nodes[key]).reads_from(buffer) for key in below):
             return parent, step
         parent = step
         check_descent(s, parent)
@@ -177,52 +157,63 @@ def insert(s: State, parent: Key, child: Key, new: Key, after: bool) -> None:
 # --- the copy ---
 
 
+@lru_cache(maxsize=4096)
+def copy_buffer(old: Buffer, scope: str, number: int) -> Buffer:
+    """A buffer for a copy: the same one whenever a state makes its `number`-th, so that replays share the
+    bodies that use it, and what is known of them."""
+    return Buffer(f"{old.name}_{scope}", old.shape, old.dtype, scope)
+
+
 @dataclass(slots=True)
 class Copy:
-    """`target[to] = source[at]` for the points of a box; `to` and `at` are over the variables `over`."""
+    """`target[to] = source[at]` for the points of a box; `to` and `at` are over the iterators."""
 
     name: str
-    extents: Sequence[int]  # of the iterators
+    iters: tuple[Iter, ...]
     box: Box
-    over: Sequence[Var]
     source: Buffer
-    at: Sequence[Expr]
+    at: tuple[Expr, ...]
     target: Buffer
-    to: Sequence[Expr]
-    guards: Sequence[Expr] = ()  # over `over`
+    to: tuple[Expr, ...]
+    guards: Sequence[Expr] = ()  # over the iterators
 
 
 def identity_copy(name: str, box: Box, source: Buffer, target: Buffer) -> Copy:
-    over = [Var(f"v{n}") for n in range(len(source.shape))]
-    return Copy(name, source.shape, box, over, source, over, target, over)
+    iters = points(source, target)
+    over = tuple([it.var for it in iters])
+    return Copy(name, iters, box, source, over, target, over)
+
+
+@lru_cache(maxsize=4096)
+def points(source: Buffer, target: Buffer) -> tuple[Iter, ...]:
+    """Iterators for a copy between two buffers."""
+    return tuple([Iter(Var(f"v{n}"), Const(size, INDEX)) for n, size in enumerate(source.shape)])
+
+
+@lru_cache(maxsize=4096)
+def assignment(
+    target: Buffer, to: tuple[Expr, ...], source: Buffer, at: tuple[Expr, ...]
+) -> tuple[tuple[Region, ...], tuple[Region, ...], Body]:
+    """The reads, writes and body of `target[to] = source[at]`."""
+    return (point(source, at),), (point(target, to),), (Store(target, to, Load(source, at)),)
 
 
 def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     """Enter the loops and the block of a copy; gives the outermost key and the block's. The caller puts it in
     its place."""
-    loops = [For(Var(f"ax{n}"), Const(count, INDEX), ()) for n, (_, count, _) in enumerate(copy.box.ranges)]
-    bindings = tuple(
-        [
-            loop.var if start is ZERO else binary("+", start, loop.var)
-            for loop, (start, _, _) in zip(loops, copy.box.ranges, strict=True)
-        ]
-    )
+    spans = [span for span, _ in copy.box.ranges]
+    loops = [For(Var(f"ax{n}"), Const(span.extent, INDEX), ()) for n, span in enumerate(spans)]
+    bindings = tuple([span.shifted(loop.var) for loop, span in zip(loops, spans, strict=True)])
     clips = [
         binary("<", b, const(limit))
-        for b, (_, _, limit) in zip(bindings, copy.box.ranges, strict=True)
+        for b, (_, limit) in zip(bindings, copy.box.ranges, strict=True)
         if limit is not None
     ]
-    values = dict(zip(copy.over, bindings, strict=True))
+    values = {it.var: binding for it, binding in zip(copy.iters, bindings, strict=True)}
+    tests = (*copy.box.guards, *clips, *[substitute(g, values) for g in copy.guards])
     name = s.fresh_block_name(copy.name)
-    s.nodes[name] = Block(
-        name,
-        tuple([Iter(v, Const(n, INDEX)) for v, n in zip(copy.over, copy.extents, strict=True)]),
-        bindings,
-        (point(copy.source, copy.at),),
-        (point(copy.target, copy.to),),
-        (Store(copy.target, tuple(copy.to), Load(copy.source, tuple(copy.at))),),
-        predicate=(*copy.box.guards, *clips, *[substitute(g, values) for g in copy.guards]),
-    )
+    signature_and_body = assignment(copy.target, copy.to, copy.source, copy.at)
+    s.nodes[name] = Block(name, copy.iters, bindings, *signature_and_body, predicate=tests)
     s.children[name] = ()
     return (s.nest(loops, [name]) if loops else name), name
 
@@ -236,16 +227,23 @@ def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
 
 def redirect(s: State, name: str, old: Buffer, new: Buffer) -> None:
     """Let a block, and everything in it, use another buffer; not its bindings, which are outside."""
-    swap = Substitute({}, {old: new})
     node: Block = s.nodes[name]
-    s.update(
-        name,
-        reads=tuple([Region(new, r.ranges) if r.buffer is old else r for r in node.reads]),
-        writes=tuple([Region(new, r.ranges) if r.buffer is old else r for r in node.writes]),
-        init=swap.body(node.init),
-        body=swap.body(node.body),
+    reads, writes, init, body = redirected(node.reads, node.writes, node.init, node.body, old, new)
+    s.update(name, reads=reads, writes=writes, init=init, body=body)
+    rewrite_below(s, name, Substitute({}, {old: new}))
+
+
+@lru_cache(maxsize=4096)
+def redirected(
+    reads: tuple[Region, ...], writes: tuple[Region, ...], init: Body, body: Body, old: Buffer, new: Buffer
+) -> tuple[tuple[Region, ...], tuple[Region, ...], Body, Body]:
+    swap = Substitute({}, {old: new})
+    return (
+        tuple([Region(new, r.ranges) if r.buffer is old else r for r in reads]),
+        tuple([Region(new, r.ranges) if r.buffer is old else r for r in writes]),
+        swap.body(init),
+        swap.body(body),
     )
-    rewrite_below(s, name, swap)
 
 
 def rewrite_below(s: State, key: Key, rewriter: Rewriter) -> None:

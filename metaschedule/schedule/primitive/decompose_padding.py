@@ -25,8 +25,10 @@ from ...ir import (
     const,
     free_vars,
 )
-from ..analysis.accesses import binds_injectively, loads, with_signature
-from ..analysis.reordering import order_matters
+from ..analysis.independence import order_matters
+from ..analysis.instances import binds_injectively
+from ..analysis.signature import with_signature
+from ..analysis.touching import loads
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
 

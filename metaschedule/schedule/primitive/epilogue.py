@@ -22,11 +22,12 @@ from ...ir import (
     subexpressions,
     substitute,
 )
+from ..analysis.independence import check_independent
 from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
-from ..analysis.reordering import check_independent
+from ..analysis.touching import touch
 from ..state import ROOT, State
 from .base import BlockRV, Primitive, primitive
-from .nests import guarded, remove, touches, writes_any
+from .nests import guarded, remove
 
 
 @primitive("fuse_reduction_epilogue")
@@ -113,7 +114,8 @@ class FuseReductionEpilogue(Primitive):
         for key in s.nodes:
             if key is reduction.name or key is epilogue.name:
                 continue
-            if touches(s, key, {old}) or writes_any(s, key, {new}):
+            touched = touch(s.nodes[key])
+            if touched.uses(old) or new in touched.writes:
                 raise ScheduleError(
                     f"{old.name} is used, or {new.name} written, by others than the two blocks",
                     marks={key: f"uses {old.name}, or writes {new.name}"},
@@ -178,7 +180,7 @@ class FuseReductionEpilogue(Primitive):
             inside = [top, *s.statements_below(top)] if not isinstance(top, str) else [top]
             reached = reached or any(k is reduction.name for k in inside)
             for key in inside if reached else ():
-                if not isinstance(key, Var) and writes_any(s, key, read):
+                if touch(s.nodes[key]).writes & read:
                     raise ScheduleError(
                         "what the epilogue reads may be written after the reduction starts",
                         marks={key: "writes it"},

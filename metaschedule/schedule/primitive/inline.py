@@ -21,15 +21,6 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.accesses import (
-    Access,
-    accesses,
-    covers_domain,
-    loads,
-    refresh_scopes,
-    why_sources_change,
-    with_signature,
-)
 from ..analysis.elementwise import (
     Inverse,
     Solve,
@@ -42,6 +33,9 @@ from ..analysis.elementwise import (
     single_store,
     stored_loads,
 )
+from ..analysis.instances import covers_domain
+from ..analysis.signature import refresh_scopes, with_signature
+from ..analysis.touching import Access, accesses, loads, why_sources_change
 from ..state import State
 from .base import BlockRV, Primitive, Steps, primitive
 from .reverse_inline import ReverseComputeInline

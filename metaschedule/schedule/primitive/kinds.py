@@ -159,7 +159,7 @@ class Bind(Primitive):
         for other in bound_loops(s, top):
             if other.kind != self.axis:
                 continue
-            if is_around(s, other.var, loop.var) or is_around(s, loop.var, other.var):
+            if s.is_below(loop.var, other.var) or s.is_below(other.var, loop.var):
                 raise ScheduleError(
                     f"{self.axis} is bound twice in one nest of loops",
                     marks={other.var: "bound already", loop.var: "to be bound"},
@@ -185,10 +185,6 @@ def bound_loops(s: State, key: Key) -> list[For]:
     for child in s.children[key]:
         found += bound_loops(s, child)
     return found
-
-
-def is_around(s: State, outer: Var, inner: Var) -> bool:
-    return any(key is outer for key in s.ancestors(inner))
 
 
 # --- annotations ----------------------------------------------------------------------------------

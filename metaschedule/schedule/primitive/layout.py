@@ -40,10 +40,11 @@ from ..analysis.index_text import (
     parameter_count,
     with_parameters,
 )
+from ..analysis.touching import touch
 from ..state import Key, State
 from .base import BlockRV, ExprRV, Primitive, Steps, primitive
 from .block_layout import ReorderBlockIterVar, TransformBlockLayout
-from .cache_stage import accessed_buffer, insert, owner_of, point, replace_buffer, stores_to
+from .cache_stage import accessed_buffer, insert, owner_of, point, replace_buffer
 
 Number = bool | int | float | str
 
@@ -135,7 +136,7 @@ class TransformLayout(Primitive):
 
 
 def writes_below(s: State, key: Key, buffer: Buffer) -> bool:
-    if stores_to(s, key, buffer):
+    if buffer in touch(s.nodes[key]).writes:
         return True
     return any(writes_below(s, child, buffer) for child in s.children[key])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..analysis.accesses import refresh_scopes
 from ..analysis.following import plan_reverse_compute_at
 from ..analysis.moving import Move, carry_out
 from ..analysis.placement import plan_compute_at
+from ..analysis.signature import refresh_scopes
 from ..state import ROOT, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .compute_location import STAY, ComputeLocation

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ScheduleError
-from ...ir import Const, Expr, For, Load, Var, as_int, binary, const, free_vars, subexpressions
+from ...ir import INDEX, Const, Expr, For, Var, as_int, binary, const
+from ..analysis.definitions import leaves_of
 from ..analysis.reordering import check_reorderable
+from ..analysis.touching import touch
 from ..state import Part, Split, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
@@ -83,7 +85,7 @@ class SplitLoop(Primitive):
                     marks={loop.var: f"{extent} iterations"},
                     help="make one factor None or larger",
                 )
-        extents = tuple(outer if n is None else const(n) for n in numbers)
+        extents = tuple([outer if n is None else Const(n, INDEX) for n in numbers])
         exact = extent is not None and known * (as_int(outer) or 0 if outer is not None else 1) == extent
         guarded = sampled or not exact
         if guarded:
@@ -93,23 +95,23 @@ class SplitLoop(Primitive):
     def check_inner_extents(self, s: State, var: Var) -> None:
         """The test guards blocks; an extent below that reads memory is evaluated before it."""
         for below in s.statements_below(var):
-            if isinstance(below, Var) and any(isinstance(x, Load) for x in subexpressions(s.extents[below])):
-                used = {leaf for v in free_vars(s.extents[below]) for leaf in s.leaves(v)}
-                if var in used:
-                    raise ScheduleError(
-                        f"the extent of {below.name} reads memory at {var.name}, also past its end",
-                        marks={var: "to be split", below: f"its extent is {s.extents[below]}"},
-                        help="split by numbers that divide the extent",
-                    )
+            if not isinstance(below, Var) or not touch(s.nodes[below]).loaded:
+                continue
+            if var in leaves_of(s, [s.extents[below]]):
+                raise ScheduleError(
+                    f"the extent of {below.name} reads memory at {var.name}, also past its end",
+                    marks={var: "to be split", below: f"its extent is {s.extents[below]}"},
+                    help="split by numbers that divide the extent",
+                )
 
     def apply(self, s: State, plan: SplitPlan) -> tuple[Any, ...]:
         old = plan.loop.var
-        digits = tuple(Var(f"{old.name}_{n}") for n in range(len(plan.extents)))
+        digits = tuple([Var(f"{old.name}_{n}") for n in range(len(plan.extents))])
         body = s.children[old]
         loops = [For(v, e, ()) for v, e in zip(digits, plan.extents, strict=True)]
         s.replace(old, [digits[0]])
         s.nest(loops, body)
-        s.definitions[old] = Split(digits)
+        s.define(old, Split(digits))
         if plan.guarded:
             s.guard(digits[-1], binary("<", old, plan.loop.extent))
         return digits
@@ -141,8 +143,7 @@ class Fuse(Primitive):
                 )
         for loop in loops:
             check_plain(loop, "fuse")
-            used = {leaf for v in free_vars(loop.extent) for leaf in s.leaves(v)}
-            if any(other.var in used for other in loops):
+            if not leaves_of(s, [loop.extent]).isdisjoint([other.var for other in loops]):
                 raise ScheduleError(
                     "the extent depends on a loop that is to be fused",
                     marks={loop.var: f"its extent is {loop.extent}"},
@@ -161,7 +162,7 @@ class Fuse(Primitive):
             s.forget(var)
         s.nest([For(fused, extent, ())], body)
         for n, var in enumerate(digits):
-            s.definitions[var] = Part(fused, digits, n)
+            s.define(var, Part(fused, digits, n))
         return (fused,)
 
 
@@ -187,29 +188,31 @@ class Reorder(Primitive):
         named = set(wanted)
         order = [next(places) if v in named else v for v in chain]
         for at, var in enumerate(order):
-            for used in free_vars(s.extents[var]):
-                late = [v for v in order[at:] if v in set(s.leaves(used))]
-                if late:
-                    raise ScheduleError(
-                        f"the extent of {var.name} depends on {late[0].name}, which would be inside of it",
-                        marks={var: f"its extent is {s.extents[var]}"},
-                    )
+            if type(s.extents[var]) is Const:
+                continue
+            used = leaves_of(s, [s.extents[var]])
+            if late := [v for v in order[at:] if v in used]:
+                raise ScheduleError(
+                    f"the extent of {var.name} depends on {late[0].name}, which would be inside of it",
+                    marks={var: f"its extent is {s.extents[var]}"},
+                )
         check_reorderable(s, chain, order)
         return chain, order
 
     def chain(self, s: State, wanted: list[Var]) -> list[Var]:
         """The loops from the outermost to the innermost of the wanted ones."""
-        depth = {v: len(s.loops_around(v)) for v in wanted}
-        inner = max(wanted, key=lambda v: depth[v])
-        outer = min(wanted, key=lambda v: depth[v])
-        path = [*s.loops_around(inner), inner]
-        missing = [v for v in wanted if v not in set(path)]
+        paths = [s.loops_around(v) for v in wanted]
+        depths = [len(path) for path in paths]
+        inner = wanted[depths.index(max(depths))]
+        path = [*paths[depths.index(max(depths))], inner]
+        around = set(path)
+        missing = [v for v in wanted if v not in around]
         if missing:
             raise ScheduleError(
                 "the loops are not nested in each other",
                 marks={inner: "not inside the other", missing[0]: "not around it"},
             )
-        chain = path[depth[outer] :]
+        chain = path[min(depths) :]
         for above, below in zip(chain, chain[1:]):
             if not s.is_only_child(below, of=above):
                 raise ScheduleError(

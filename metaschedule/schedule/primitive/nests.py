@@ -10,23 +10,17 @@ from ...ir import (
     Block,
     Body,
     Buffer,
-    Const,
     Expr,
     For,
     Load,
-    Region,
-    Stmt,
-    Store,
     Var,
     changed,
     expressions,
     free_vars,
-    own_expressions,
     subexpressions,
     substitute,
-    walk,
 )
-from ..analysis.instances import leaves_of
+from ..analysis.definitions import leaves_of
 from ..state import ROOT, Key, Part, Split, State
 
 
@@ -59,7 +53,7 @@ class Copies:
                 return var
             definition = Part(whole, known.digits, known.index)
         fresh = Var(var.name)
-        s.definitions[fresh] = definition
+        s.define(fresh, definition)
         s.extents[fresh] = self.expr(s.extents[var])
         return fresh
 
@@ -98,31 +92,6 @@ def loops_from(s: State, block: Block, loop: Var) -> list[Var]:
         marks={loop: "the loop", block.name: "the block"},
         help="give one of the loops that get_loops gives for the block",
     )
-
-
-def touches(s: State, key: Key, buffers: set[Buffer]) -> bool:
-    """Whether a loop, block or statement itself (not what the tree has below it) uses one of the buffers."""
-    node: Stmt = s.nodes[key]
-    if isinstance(node, Block):
-        regions: tuple[Region, ...] = (*node.reads, *node.writes)
-        if any(r.buffer in buffers for r in regions):
-            return True
-        return any(_loads(subexpressions(e), buffers) for e in own_expressions(node) if type(e) is not Var)
-    if isinstance(node, For):
-        return not isinstance(node.extent, Const) and _loads(subexpressions(node.extent), buffers)
-    return writes_any(s, key, buffers) or _loads(expressions(node), buffers)
-
-
-def writes_any(s: State, key: Key, buffers: set[Buffer]) -> bool:
-    """Whether a block or statement writes one of the buffers."""
-    node: Stmt = s.nodes[key]
-    if isinstance(node, Block):
-        return any(r.buffer in buffers for r in node.writes)
-    return any(isinstance(x, Store) and x.buffer in buffers for x in walk(node))
-
-
-def _loads(parts: Iterable[Expr], buffers: set[Buffer]) -> bool:
-    return any(isinstance(x, Load) and x.buffer in buffers for x in parts)
 
 
 def check_copied(s: State, loops: Iterable[Var], reducing: set[Var]) -> None:

@@ -26,7 +26,8 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.instances import domain_within, leaves_of
+from ..analysis.definitions import leaves_of
+from ..analysis.instances import domain_within
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import insert, perfect_nest

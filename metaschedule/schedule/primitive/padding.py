@@ -29,8 +29,8 @@ from ...ir import (
     is_float,
     select,
 )
-from ..analysis.accesses import refresh_scopes, with_signature
 from ..analysis.reducers import Reducer, find_reducer
+from ..analysis.signature import refresh_scopes, with_signature
 from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 from .decompose_padding import DecomposePadding

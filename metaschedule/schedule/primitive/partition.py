@@ -29,7 +29,7 @@ from ...ir import (
     walk,
 )
 from ..analysis.dependence import crossing
-from ..analysis.forms import Forms
+from ..analysis.loop_frame import LoopFrame
 from ..state import Key, Part, Split, State
 from .base import ExprRV, LoopRV, Primitive, Steps, primitive
 from .loops import check_plain
@@ -156,7 +156,7 @@ class Piece(Substitute):
         new = Var(var.name)
         self.s.extents[new] = self.expr(self.s.extents[var])
         if isinstance(definition, Split):
-            self.s.definitions[new] = Split(self.variables(definition.digits))
+            self.s.define(new, Split(self.variables(definition.digits)))
             return new
         # The parts of a fused loop know of each other: all get their names at once.
         names = tuple([new if d is var else Var(d.name) for d in definition.digits])
@@ -165,7 +165,7 @@ class Piece(Substitute):
         for n, (digit, name) in enumerate(zip(definition.digits, names, strict=True)):
             self.known[digit] = name
             self.s.extents[name] = self.expr(self.s.extents[digit])
-            self.s.definitions[name] = Part(whole, names, n)
+            self.s.define(name, Part(whole, names, n))
         return new
 
     def variables(self, old: tuple[Var, ...]) -> tuple[Var, ...]:
@@ -220,10 +220,10 @@ class Piece(Substitute):
     def may_begin(self, node: Block) -> bool:
         """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is
         above 0 throughout."""
-        forms = Forms(self.s, self.old, self.below)
+        frame = LoopFrame(self.s, self.old)
         whole = (1, float(self.s.fixed_extent(self.old) or 0))
         for it, binding in zip(node.iters, node.bindings, strict=True):
-            form = forms.expr(binding) if it.kind == "reduce" else None
+            form = frame.form(binding, {}) if it.kind == "reduce" else None
             if form is not None and form.low >= 0 and list(form.moving) == [whole]:
                 rises = all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items())
                 if rises and form.moving[whole] > 0:
@@ -326,7 +326,7 @@ class Merge(Primitive):
             s.replace(loop.var, [])
         s.nest([For(merged, plan[0].extent, ())], body)
         for loop in plan:
-            s.definitions[loop.var] = Split((merged,))
+            s.define(loop.var, Split((merged,)))
         return (merged,)
 
 

@@ -4,6 +4,7 @@ fuse_reduction_epilogue in `epilogue.py`."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ...errors import ScheduleError
@@ -13,22 +14,25 @@ from ...ir import (
     Expr,
     For,
     Iter,
+    Region,
     Stmt,
     Substitute,
     Var,
     changed,
 )
+from ..analysis.definitions import leaves_by_kind
+from ..analysis.independence import check_independent
 from ..analysis.instances import (
     check_kinds_apart,
     check_not_empty,
     check_once,
     init_predicate,
 )
-from ..analysis.reordering import check_independent
+from ..analysis.touching import touch
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .epilogue import FuseReductionEpilogue
-from .nests import Copies, check_copied, insert, loaded_buffers, loops_from, touches
+from .nests import Copies, check_copied, insert, loaded_buffers, loops_from
 from .rfactor import RFactor
 
 
@@ -56,18 +60,27 @@ def plan_init(s: State, block: Block, inside: list[Var]) -> InitPlan:
 def init_block(s: State, plan: InitPlan, copies: Copies, name: str) -> Block:
     """The `init` as a block in the copied loops."""
     block = plan.block
-    pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
-    fresh = {it.var: Var(it.var.name) for it, _ in pairs}
+    iters, reads, writes, body = init_parts(block.iters, block.reads, block.writes, block.init)
+    bound = [b for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
+    bindings = tuple([copies.expr(b) for b in bound])
+    tests = tuple([copies.expr(c) for c in plan.predicate])
+    return Block(name, iters, bindings, reads, writes, body, predicate=tests)
+
+
+@lru_cache(maxsize=4096)  # replays then share the body, and what is known of it
+def init_parts(
+    iters: tuple[Iter, ...], reads: tuple[Region, ...], writes: tuple[Region, ...], init: Body
+) -> tuple[tuple[Iter, ...], tuple[Region, ...], tuple[Region, ...], Body]:
+    """The iterators, reads, writes and body of a block for an `init`."""
+    spatial = [it for it in iters if it.kind == "spatial"]
+    fresh = {it.var: Var(it.var.name) for it in spatial}
     sub = Substitute(fresh)
-    touched = loaded_buffers(block.init)
-    return Block(
-        name,
-        tuple([Iter(fresh[it.var], sub.expr(it.extent), it.kind) for it, _ in pairs]),
-        tuple([copies.expr(b) for _, b in pairs]),
-        tuple([sub.region(r) for r in block.reads if r.buffer in touched]),
-        tuple([sub.region(r) for r in block.writes]),
-        Renamed(fresh).body(block.init),
-        predicate=tuple([copies.expr(c) for c in plan.predicate]),
+    touched = loaded_buffers(init)
+    return (
+        tuple([Iter(fresh[it.var], sub.expr(it.extent), it.kind) for it in spatial]),
+        tuple([sub.region(r) for r in reads if r.buffer in touched]),
+        tuple([sub.region(r) for r in writes]),
+        Renamed(fresh).body(init),
     )
 
 
@@ -128,18 +141,19 @@ class DecomposeReduction(Primitive):
             )  # fmt: skip
         chain = loops_from(s, block, loop.var)
         outside = s.loops_around(loop.var)
-        _, reducing = check_kinds_apart(s, block)
+        reducing = leaves_by_kind(s, block)[1]
         for var in outside:
             if var in reducing:
+                check_kinds_apart(s, block)
                 raise ScheduleError(
                     f"the reduction loop over {var.name} is outside of the loop over {loop.var.name}",
                     marks={var: "reduction loop", loop.var: "the init would run before this loop"},
                     help=f"decompose at the loop over {var.name} or outside of it",
                 )
         plan = plan_init(s, block, chain)
-        written = {r.buffer for r in block.writes}
         for other in s.statements_below(loop.var):
-            if other is not block.name and touches(s, other, written):
+            touched = touch(s.nodes[other])
+            if other is not block.name and any(touched.uses(w.buffer) for w in block.writes):
                 name = f"block {other!r}" if isinstance(other, str) else "a loop or statement"
                 raise ScheduleError(
                     f"the result of block {block.name!r} is used by {name} in the same loop",

@@ -21,6 +21,7 @@ from ...ir import (
     Var,
     as_int,
     binary,
+    const,
     free_vars,
     same_expr,
     substitute,
@@ -126,10 +127,10 @@ class Reindex(Primitive):
             )
         guards: list[Expr] = []
         domain = Domain({it.var: n for it, n in zip(used, sizes, strict=True)})
-        for index, (start, count, limit) in zip(indices, cache.box.ranges, strict=True):
+        for index, (span, limit) in zip(indices, cache.box.ranges, strict=True):
             # Beyond the box nothing is written, so nothing is read either: leave that out.
-            first = as_int(start) or 0
-            end = first + count if limit is None else min(first + count, limit)
+            first = span.offset
+            end = span.end if limit is None else min(span.end, limit)
             low, high = domain.bounds(index)
             if low is None or low < first:
                 guards.append(binary(">=", index, first))
@@ -143,14 +144,15 @@ class Reindex(Primitive):
         old = plan.buffer
         new = Buffer(f"{old.name}_reindex", plan.extents, old.dtype, old.scope)
         own = tuple([it.var for it in plan.used])
-        over = [Var(v.name) for v in own]
+        over = tuple([Var(v.name) for v in own])
+        iters = tuple([Iter(v, const(n)) for v, n in zip(over, plan.extents, strict=True)])
         moved = dict(zip(own, over, strict=True))
-        there = [substitute(e, moved) for e in plan.indices]
+        there = tuple([substitute(e, moved) for e in plan.indices])
         if self.kind == "read":
             guards = [substitute(g, moved) for g in plan.guards]
-            copy = Copy(new.name, plan.extents, plan.box, over, old, there, new, over, guards)
+            copy = Copy(new.name, iters, plan.box, old, there, new, over, guards)
         else:
-            copy = Copy(new.name, plan.extents, plan.box, over, new, over, old, there)
+            copy = Copy(new.name, iters, plan.box, new, over, old, there)
         swap = Redirect(old, new, own)
         s.update(
             plan.block.name,

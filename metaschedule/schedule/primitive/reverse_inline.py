@@ -21,15 +21,6 @@ from ...ir import (
     same_expr,
     substitute,
 )
-from ..analysis.accesses import (
-    Access,
-    accesses,
-    covers_domain,
-    refresh_scopes,
-    shared_variables,
-    why_sources_change,
-    with_signature,
-)
 from ..analysis.elementwise import (
     check_one_scope,
     check_only_writer,
@@ -40,7 +31,10 @@ from ..analysis.elementwise import (
     single_store,
     stored_loads,
 )
-from ..analysis.reordering import order_matters
+from ..analysis.independence import order_matters
+from ..analysis.instances import covers_domain
+from ..analysis.signature import refresh_scopes, with_signature
+from ..analysis.touching import Access, accesses, shared_variables, why_sources_change
 from ..state import State
 from .base import BlockRV, Primitive, primitive
 

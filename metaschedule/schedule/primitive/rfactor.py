@@ -24,6 +24,8 @@ from ...ir import (
     subexpressions,
     substitute,
 )
+from ..analysis.definitions import leaves_of
+from ..analysis.independence import check_independent
 from ..analysis.instances import (
     at_zero,
     check_kinds_apart,
@@ -31,10 +33,8 @@ from ..analysis.instances import (
     check_once,
     domain_within,
     is_count,
-    leaves_of,
 )
 from ..analysis.reducers import ASSOCIATIVE, Reducer, find_reducer
-from ..analysis.reordering import check_independent
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import Copies, check_copied, insert, perfect_nest

@@ -1,0 +1,119 @@
+"""How fast tuning is, and how good.
+
+python benchmarks/search.py [WORKLOAD ...] [--trials N] [--json FILE]  seconds, by what they were spent on
+python benchmarks/search.py --compare [--seeds N]  evolutionary search against random draws
+python benchmarks/search.py --quality [--seeds N]  against no trials, and against twice as many
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import metaschedule as ms
+from metaschedule.cost import Learned
+from metaschedule.ir import Program
+from metaschedule.measure import Measurer
+from metaschedule.schedule import Schedule
+from metaschedule.space.untuned import untuned
+from metaschedule.target import Target, resolve
+
+TIMED = ("GMM", "C2D", "CBR", "SFM")
+COMPARED = ("GMM", "C1D", "C2D", "DEP", "CBR", "TBG")
+
+
+class Counting(Learned):
+    """The usual model; knows how many candidates it has scored."""
+
+    scored = 0
+
+    def predict(self, programs: Sequence[Program | Schedule]) -> np.ndarray:
+        Counting.scored += len(programs)
+        return super().predict(programs)
+
+
+def times(name: str, trials: int) -> dict[str, Any]:
+    """Seconds of one run from a cold start."""
+    program = ms.workloads.create(name)
+    Counting.scored = 0
+    begin = time.perf_counter()
+    result = ms.tune(program, trials=trials, model=Counting)
+    total = time.perf_counter() - begin
+    looking = result.seconds["search"] + result.seconds["model"]
+    assert result.latency is not None
+    return {
+        "workload": name,
+        "us": 1e6 * result.latency,
+        "GFLOPS": ms.workloads.flops(name) / result.latency / 1e9,
+        "scored": Counting.scored,
+        "scored/s": Counting.scored / looking,
+        **result.seconds,
+        "total": total,
+    }
+
+
+def winners_compared(program: Program, schedules: Sequence[Schedule], target: Target) -> list[float]:
+    """Seconds of several schedules, measured in turns."""
+    with Measurer(program, target) as measurer:
+        outcomes = measurer.confirm([sch.program for sch in schedules])
+    return [outcome.latency or float("nan") for outcome in outcomes]
+
+
+def ratio(name: str, seed: int, trials: int, mode: str) -> dict[str, Any]:
+    """How much faster the first way is than the others; above 1 is better."""
+    program, target = ms.workloads.create(name), resolve()
+    best = ms.tune(program, trials=trials, seed=seed).schedule
+    if mode == "compare":
+        others = {"random": ms.tune(program, trials=trials, seed=seed, strategy="random").schedule}
+    else:
+        others = {
+            "untuned": untuned(program, target),
+            f"{2 * trials} trials": ms.tune(program, trials=2 * trials, seed=seed).schedule,
+        }
+    mine, *theirs = winners_compared(program, [best, *others.values()], target)
+    ratios = {f"vs {other}": seconds / mine for other, seconds in zip(others, theirs)}
+    return {"workload": name, "seed": seed, "us": 1e6 * mine, **ratios}
+
+
+def show(rows: Sequence[dict[str, Any]]) -> None:
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*[f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()])
+    for column in rows[0]:
+        if column.startswith("vs "):
+            mean = statistics.geometric_mean([row[column] for row in rows])
+            table.caption = f"{table.caption or ''} {column}: {mean:.3f}"
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("workloads", nargs="*")
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--quality", action="store_true")
+    parser.add_argument("--json", type=Path, help="write the figures to a file")
+    options = parser.parse_args()
+    if options.compare or options.quality:
+        mode = "compare" if options.compare else "quality"
+        names, seeds = options.workloads or COMPARED, range(options.seeds)
+        rows = [ratio(name, seed, options.trials, mode) for name in names for seed in seeds]
+    else:
+        rows = [times(name, options.trials) for name in options.workloads or TIMED]
+    show(rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""Indices as sums over loops, seen from a place in the tree.
+
+A `Frame` is a place: the loops around it are *outside* and stand still, the loops below are *inside* and
+range. Variables that have a definition are kept whole where all their loops are on one side: then a tile
+whose loops were split again, fused or guarded is still one number, and nothing is expanded. `span` is what an
+index covers as the loops inside range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...arith import Domain, relax
+from ...ir import Binary, Block, Expr, Var, as_int, same_expr, substitute
+from ..linear import linear, plus, times
+from ..state import ROOT, Key, Part, Split, State
+from .touching import loads
+
+OUTSIDE, INSIDE, MIXED = 1, -1, 0  # where the loops of a variable are
+
+
+@dataclass(slots=True)
+class Span:
+    """`extent` values, from `other` + the sum of `terms` + `offset` on; of variables outside of a frame."""
+
+    terms: dict[Var, int]
+    offset: int
+    extent: int
+    other: Expr | None = None  # what is not linear
+    dense: bool = True  # whether all values in between are taken, for every value of the variables
+
+    @property
+    def start(self) -> Expr:
+        value: Expr | None = self.other
+        for var, factor in self.terms.items():
+            value = plus(value, times(var, factor))
+        return plus(value, self.offset)
+
+    @property
+    def is_fixed(self) -> bool:
+        return not self.terms and self.other is None
+
+    def shifted(self, by: Expr) -> Expr:
+        """`start + by`."""
+        return by if self.is_fixed and not self.offset else plus(self.start, by)
+
+    def moved(self, offset: int) -> Span:
+        return Span(self.terms, self.offset + offset, self.extent, self.other, self.dense)
+
+    @property
+    def end(self) -> int:
+        """`offset` of what comes after the last value."""
+        return self.offset + self.extent
+
+
+class Frame:
+    """A place: a loop, or the body of a block or of the program."""
+
+    __slots__ = ("definitions", "key", "outside", "s", "sides")
+
+    def __init__(self, s: State, key: Key) -> None:
+        self.s, self.key = s, key
+        self.definitions = s.definitions
+        self.outside: set[Var] = set()
+        if not isinstance(key, str):
+            self.outside.update(s.loops_around(key))
+            if isinstance(key, Var):
+                self.outside.add(key)
+        self.sides: dict[Var, int] = {}
+
+    # --- which side ---
+
+    def is_outer(self, var: Var) -> bool:
+        """Whether all of a variable is fixed here. An iterator of the block around is."""
+        return self.side(var) == OUTSIDE
+
+    def is_inner(self, var: Var) -> bool:
+        return self.side(var) == INSIDE
+
+    def side(self, var: Var) -> int:
+        """Where all loops of a variable are."""
+        found = self.sides.get(var)
+        if found is None:
+            known = self.definitions.get(var)
+            if known is None:
+                found = OUTSIDE if var in self.outside or var not in self.s.nodes else INSIDE
+            elif type(known) is Part:
+                found = self.side(known.whole)
+            else:
+                below = {self.side(v) for v in known.digits}
+                found = below.pop() if len(below) == 1 else MIXED
+            self.sides[var] = found
+        return found
+
+    # --- sums ---
+
+    def linear(self, e: Expr, iters: Mapping[Var, Expr]) -> tuple[dict[Var, int], int] | None:
+        """`e`, with bindings for iterators, as a sum over variables that are each on one side; None if it is
+        none."""
+        found, offset = linear(e)
+        terms: dict[Var, int] = {}
+        for var, c in found:
+            bound = iters.get(var) if type(var) is Var else None
+            if bound is None:
+                if type(var) is not Var or not self.add(var, c, terms):
+                    return None
+                continue
+            more, start = linear(bound)
+            offset += c * start
+            for v, k in more:
+                if type(v) is not Var or not self.add(v, c * k, terms):
+                    return None
+        return ({v: c for v, c in terms.items() if c} if 0 in terms.values() else terms), offset
+
+    def add(self, var: Var, factor: int, terms: dict[Var, int]) -> bool:
+        known = self.definitions.get(var)
+        if known is None or self.side(var):
+            terms[var] = terms.get(var, 0) + factor
+            return True
+        if isinstance(known, Part):
+            return False
+        for digit in reversed(known.digits):
+            size = self.s.fixed_extent(digit)
+            if size is None or not self.add(digit, factor, terms):
+                return False
+            factor *= size
+        return True
+
+    # --- spans ---
+
+    def values(self, var: Var, block: Block | None) -> int | None:
+        """How many values from 0 on a variable takes, in the instances of a block that its tests let run."""
+        s = self.s
+        known = s.definitions.get(var)
+        tested = None if block is None or not block.predicate else limit_of(var, block)
+        if known is None:
+            extent = s.extents.get(var)
+            count = as_int(extent) if extent is not None else iterator_extent(s, self.key, var)
+            return count if tested is None or count is None else min(count, tested)
+        extent = s.fixed_extent(var)
+        if extent is None or tested is not None:
+            return tested
+        if isinstance(known, Part):
+            if known.index:
+                return extent
+            whole, stride = self.values(known.whole, block), stride_of(s, known)
+            return None if whole is None or not stride else -(-whole // stride)
+        reach = stride = 1
+        for digit in reversed(known.digits):
+            count, size = self.values(digit, block), s.fixed_extent(digit)
+            if count is None or size is None:
+                return None
+            # A digit without a test of its own may run over: the number then ends later.
+            reach += (max(count, 1) - 1) * stride
+            stride *= size
+        return reach
+
+    def span(self, start: Expr, extent: Expr, block: Block, iters: Mapping[Var, Expr], size: int) -> Span:
+        """What `start` (and `extent` values from there) covers as the loops inside range; all of the `size`
+        values that there are if not known."""
+        width = as_int(extent)
+        found = None if width is None else self.linear(start, iters)
+        if found is None or width is None:
+            return self.relaxed(start, extent, block, iters, size)
+        terms: dict[Var, int] = {}
+        inner: list[tuple[int, int]] = []
+        low, high = found[1], found[1] + width - 1
+        for var, c in found[0].items():
+            if self.is_outer(var):
+                terms[var] = c
+                continue
+            count = self.values(var, block)
+            if count is None:
+                return self.relaxed(start, extent, block, iters, size)
+            reach = c * (max(count, 1) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+            inner.append((abs(c), count))
+        return Span(terms, low, high - low + 1, dense=fills(inner, width))
+
+    def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Mapping[Var, Expr], size: int) -> Span:
+        """What is no sum, by the general analysis."""
+        s, whole = self.s, Span({}, 0, size, dense=False)
+        first, width = s.resolve(substitute(start, iters)), s.resolve(substitute(extent, iters))
+        outer, inner = Domain(), {}
+        for var in s.loops_around(block.name):
+            count = s.resolve(s.extents[var])
+            if loads(count):
+                return whole
+            if var in self.outside:
+                outer = outer.with_loop(var, count)
+            else:
+                inner[var] = count
+        if loads(first, width):
+            return whole
+        low, high = relax(first, inner, outer), relax(first + width - 1, inner, outer)
+        if low is None or high is None:
+            return whole
+        most = outer.bounds(high[0] + high[1] - low[0])[1]
+        if most is None:
+            return whole
+        number = as_int(low[0])
+        if number is not None:
+            return Span({}, number, max(most, 0), dense=False)
+        return Span({}, 0, max(most, 0), other=low[0], dense=False)
+
+    def bounds(self, span: Span) -> tuple[int | None, int | None]:
+        """Least and greatest first value as the loops outside range; None: not known."""
+        low = high = span.offset
+        for var, c in span.terms.items():
+            count = self.values(var, None)
+            if count is None:
+                return None, None
+            reach = c * (max(count, 1) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        if span.other is not None:
+            a, b = self.domain.bounds(span.other)
+            return None if a is None else low + a, None if b is None else high + b
+        return low, high
+
+    def same_start(self, a: Span, b: Span) -> bool:
+        """Whether two spans certainly start at one place, but for their offsets."""
+        if a.other is not b.other and (a.other is None or b.other is None or not same_expr(a.other, b.other)):
+            return False
+        return a.terms == b.terms or self.loops_of(a) == self.loops_of(b)
+
+    def loops_of(self, span: Span) -> dict[Var, int]:
+        """The terms of a span in terms of loops and parts of loops, where that is possible."""
+        terms: dict[Var, int] = {}
+        waiting = list(span.terms.items())
+        while waiting:
+            var, factor = waiting.pop()
+            known = self.definitions.get(var)
+            if self.s.fixed_extent(var) == 1:
+                continue
+            if not isinstance(known, Split):
+                terms[var] = terms.get(var, 0) + factor
+                continue
+            for digit in reversed(known.digits):
+                waiting.append((digit, factor))
+                factor *= self.s.fixed_extent(digit) or 0
+            if not factor:
+                return span.terms
+        return {v: c for v, c in terms.items() if c}
+
+    def is_same(self, a: Span, b: Span) -> bool:
+        return a.offset == b.offset and a.extent == b.extent and self.same_start(a, b)
+
+    def is_within(self, span: Span, outer: Span) -> bool:
+        """Whether the values of a span are certainly all among those of another."""
+        return outer.offset <= span.offset and span.end <= outer.end and self.same_start(span, outer)
+
+    @property
+    def domain(self) -> Domain:
+        """The loops outside."""
+        if not isinstance(self.key, Var):
+            return Domain() if isinstance(self.key, str) else self.s.domain(self.key)
+        return self.s.domain(self.key).with_loop(self.key, self.s.resolve(self.s.extents[self.key]))
+
+
+def stride_of(s: State, part: Part) -> int | None:
+    extents = [s.fixed_extent(d) for d in part.digits[part.index + 1 :]]
+    return None if None in extents else math.prod([n for n in extents if n is not None])
+
+
+def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:
+    """Whether sums of (factor, number of values), and `width` values from each on, leave no holes."""
+    reach = width
+    for factor, count in sorted(terms):
+        if count > 1 and factor > reach:
+            return False
+        reach += factor * (max(count, 1) - 1)
+    return True
+
+
+def limit_of(var: Var, block: Block) -> int | None:
+    """What a block's predicate says a variable is less than: the test of a split that may not divide."""
+    for test in block.predicate:
+        if isinstance(test, Binary) and test.a is var and test.op == "<":
+            return as_int(test.b)
+    return None
+
+
+def iterator_extent(s: State, key: Key, var: Var) -> int | None:
+    """The extent of an iterator of a block around a place."""
+    around = [*([key] if isinstance(key, str) else []), *(s.ancestors(key) if key is not ROOT else ())]
+    for above in around:
+        if isinstance(above, str) and above is not ROOT:
+            for it in s.nodes[above].iters:
+                if it.var is var:
+                    return as_int(it.extent)
+    return None

@@ -1,0 +1,189 @@
+"""Who reads and writes which buffers, in program order, and whether what was read stays as it was.
+
+`touch` is what a node itself does, `accesses` lists everything below a place; `why_sources_change` decides
+whether an expression may be evaluated at another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Iter,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    operands,
+    own_expressions,
+    walk,
+)
+from ..state import ROOT, Key, State
+from .definitions import leaves_by_kind
+from .independence import order_matters
+
+Buffers = frozenset[Buffer]
+NONE: Buffers = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Touch:
+    """The buffers that a node uses, a block with all that is in it, a loop without."""
+
+    reads: Buffers
+    writes: Buffers
+    loaded: Buffers  # by extents, conditions, bindings: outside of the bodies of blocks
+
+    def reads_from(self, buffer: Buffer) -> bool:
+        return buffer in self.reads or buffer in self.loaded
+
+    def uses(self, buffer: Buffer) -> bool:
+        return buffer in self.writes or buffer in self.reads or buffer in self.loaded
+
+
+NOTHING = Touch(NONE, NONE, NONE)
+
+
+def touch(node: Stmt) -> Touch:
+    """What a node of the tree itself touches (not what the tree has below it)."""
+    return NOTHING if type(node) is For and type(node.extent) is Const else _touch(node)
+
+
+@lru_cache(maxsize=8192)  # records do not change, and every step asks about all of them
+def _touch(node: Stmt) -> Touch:
+    if isinstance(node, Block):
+        reads, writes = [frozenset([r.buffer for r in regions]) for regions in (node.reads, node.writes)]
+        return Touch(reads, writes, _loaded_outside(node.iters, node.bindings, node.predicate))
+    if isinstance(node, For):
+        return Touch(NONE, NONE, loaded_by(node.extent))
+    reads = loaded_by(*[e for x in walk(node) for e in own_expressions(x)])
+    writes = frozenset([x.buffer for x in walk(node) if isinstance(x, Store)])
+    return Touch(reads, writes, loaded_by(node.cond) if isinstance(node, If) else NONE)
+
+
+@lru_cache(maxsize=8192)
+def _loaded_outside(iters: tuple[Iter, ...], bindings: tuple[Expr, ...], tests: tuple[Expr, ...]) -> Buffers:
+    return loaded_by(*bindings, *tests, *[it.extent for it in iters])
+
+
+def loaded_by(*exprs: Expr) -> Buffers:
+    return frozenset([x.buffer for x in loads(*exprs)])
+
+
+def loads(*exprs: Expr) -> list[Load]:
+    """The loads in expressions, outside first."""
+    waiting, found = list(reversed(exprs)), list[Load]()
+    while waiting:
+        e = waiting.pop()
+        kind = type(e)
+        if type(e) is Binary:
+            waiting.append(e.b)
+            waiting.append(e.a)
+        elif kind is not Var and kind is not Const:
+            if type(e) is Load:
+                found.append(e)
+            waiting += reversed(operands(e))
+    return found
+
+
+# --- in program order -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """What a block without blocks inside, or anything `outside` of such blocks, reads and writes."""
+
+    key: Key
+    reads: Buffers
+    writes: Buffers
+    outside: bool  # an extent, a condition, a binding, a statement that is in no block
+
+    def describe(self) -> str:
+        return f"block {self.key!r}" if isinstance(self.key, str) else "a statement outside of blocks"
+
+
+def accesses(s: State, key: Key = ROOT) -> list[Access]:
+    """Everything below a node that touches memory, in program order."""
+    found: list[Access] = []
+
+    def visit(at: Key) -> None:
+        for child in s.children[at]:
+            node = s.nodes[child]
+            touched = touch(node)
+            if touched.loaded:
+                found.append(Access(child, touched.loaded, NONE, True))
+            if s.children[child]:
+                visit(child)
+            elif touched is not NOTHING:
+                found.append(Access(child, touched.reads, touched.writes, not isinstance(node, Block)))
+
+    visit(key)
+    return found
+
+
+def shared_variables(s: State, a: Key, b: Key) -> set[Var]:
+    """The loops around both nodes, and the iterators of blocks around both."""
+    found: set[Var] = set()
+    key = s.meeting(a, s.parent[b])
+    while key is not ROOT:
+        if isinstance(key, Var):
+            found.add(key)
+        elif isinstance(key, str):
+            found.update([it.var for it in s.nodes[key].iters])
+        key = s.parent[key]
+    return found
+
+
+def why_sources_change(
+    s: State, events: list[Access], sources: Set[Buffer], reader: Key, parallel: bool = True
+) -> str | None:
+    """Why `sources`, as the block `reader` sees them, may be other values at some later place; None if they
+    are final: written before it only, and never again with another value. `parallel`: the later place may be
+    in another iteration of a parallel loop."""
+    place = next(n for n, e in enumerate(events) if e.key is reader and not e.outside)
+    for n, event in enumerate(events):
+        for buffer in event.writes & sources:
+            if n >= place:
+                return f"{buffer.name} is written again by {event.describe()}"
+            why = why_unsettled(s, events, event, reader, parallel)
+            if why:
+                return f"{buffer.name} may change: {why}"
+    return None
+
+
+def why_unsettled(
+    s: State, events: list[Access], writer: Access, reader: Key, parallel: bool = True
+) -> str | None:
+    """Why a writer before `reader` may store other values when loops around both go on; `parallel`: and when
+    other iterations of a parallel loop do."""
+    shared = shared_variables(s, writer.key, reader)
+    if not shared:
+        return None  # it is done
+    for var in shared if parallel else ():
+        if var in s.nodes and s.nodes[var].kind not in ("serial", "unrolled", "vectorized"):
+            return f"{writer.describe()} is in a {s.nodes[var].kind} loop with {reader!r}"
+    if writer.outside or any(e is not writer and e.writes & writer.writes for e in events):
+        return f"{writer.describe()} is not the only one that writes it in the loops around"
+    block = s.nodes[writer.key]
+    why = order_matters(s, block)
+    if why or writer.reads & writer.writes:
+        return f"{writer.describe()} may write it again: {why or 'it reads what it writes'}"
+    if shared & leaves_by_kind(s, block)[1]:
+        return f"the reduction of {writer.describe()} goes on around {reader!r}"
+    place = next(n for n, e in enumerate(events) if e is writer)
+    for n, event in enumerate(events):
+        if event.writes & writer.reads:
+            if n > place and shared_variables(s, event.key, writer.key):
+                return f"{event.describe()} changes what it is computed from"
+            if n < place and (why := why_unsettled(s, events, event, writer.key, parallel)):
+                return why
+    return None

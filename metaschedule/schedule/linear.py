@@ -1,0 +1,57 @@
+"""Index expressions as sums of variables, read once per expression."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..ir import INDEX, Binary, Const, Expr, Var
+
+Sum = tuple[tuple[tuple[Expr, int], ...], int]  # variables, or what is not linear, with factors; a constant
+
+
+def linear(e: Expr) -> Sum:
+    """An index as a sum."""
+    if type(e) is Var:
+        return ((e, 1),), 0
+    if type(e) is Const:
+        return (), int(e.value)
+    return _linear(e)
+
+
+@lru_cache(maxsize=8192)
+def _linear(e: Expr) -> Sum:
+    terms: dict[Expr, int] = {}
+    offset = _collect(e, 1, terms)
+    return tuple([(x, c) for x, c in terms.items() if c]), offset
+
+
+def _collect(e: Expr, factor: int, terms: dict[Expr, int]) -> int:
+    """Add `e * factor`; gives the constant part."""
+    if type(e) is Const:
+        return int(e.value) * factor
+    if type(e) is Binary:
+        if e.op == "+" or e.op == "-":
+            first = _collect(e.a, factor, terms)
+            return first + _collect(e.b, factor if e.op == "+" else -factor, terms)
+        if e.op == "*":
+            for a, b in ((e.a, e.b), (e.b, e.a)):
+                if type(b) is Const:
+                    return _collect(a, factor * int(b.value), terms)
+    terms[e] = terms.get(e, 0) + factor
+    return 0
+
+
+def times(e: Expr, factor: int) -> Expr:
+    """`e * factor` as the operators build it, without looking at types."""
+    return e if factor == 1 else Binary("*", e, Const(factor, INDEX), INDEX)
+
+
+def plus(e: Expr | None, other: Expr | int) -> Expr:
+    """`e + other`, likewise; `other` if there is no `e`."""
+    if isinstance(other, int):
+        if e is None:
+            return Const(other, INDEX)
+        if other < 0:
+            return Binary("-", e, Const(-other, INDEX), INDEX)
+        return Binary("+", e, Const(other, INDEX), INDEX) if other else e
+    return other if e is None else Binary("+", e, other, INDEX)

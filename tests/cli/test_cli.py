@@ -1,0 +1,126 @@
+"""The commands as users run them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from metaschedule.cli import app
+
+FILE = """
+import metaschedule as ms
+
+
+def small():
+    return ms.workloads.create("GMM", b=1, n=12, m=16, k=5)
+
+
+program = small()
+number = 3
+"""
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "kernels.py"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.mark.parametrize("name", ["program", "small"])
+def test_space_of_a_program_in_a_file(file: Path, name: str) -> None:
+    code, text = run("space", f"{file}:{name}", "--draws", 8, "--json")
+    found = json.loads(text)
+    assert code == 0
+    assert found["accepted"] + sum(n for _, _, n in found["rejected"]) == found["draws"] == 8
+    assert not found["size_is_exact"]
+    tiled = found["sketches"][-1]
+    assert tiled["size_is_exact"]
+    assert tiled["sites"] == ["perfect_tile"] * 4 + ["categorical"]
+    assert found["size"] >= sum(s["size"] for s in found["sketches"]) - len(found["sketches"])
+
+
+def test_space_as_a_table(file: Path) -> None:
+    code, text = run("space", f"{file}:program", "--draws", 4)
+    assert code == 0
+    assert "SSRSRS" in text
+    assert "4 of 4 random candidates are valid" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["space", "GEMM"], "there is no workload 'GEMM'; known are GMM,"),
+        (["space", "GMM", "--config", "99"], "GMM has configurations 0 to 4, not 99"),
+        (["space", "missing.py:f"], "there is no file missing.py"),
+        (["show", "GMM", "bytes"], "'bytes' is none of program, trace, schedule, llvm, asm"),
+    ],
+)
+def test_wrong_input_is_a_message_and_exit_code_2(arguments: list[str], message: str) -> None:
+    code, text = run(*arguments)
+    assert code == 2
+    assert message in " ".join(text.replace("│", " ").split())
+
+
+def test_names_in_a_file_that_are_no_programs(file: Path) -> None:
+    code, text = run("space", f"{file}:number")
+    assert code == 2
+    assert "is a int, neither" in " ".join(text.replace("│", " ").split())
+    code, text = run("space", f"{file}:nothing")
+    assert code == 2
+    assert "has no 'nothing'; it has program" in " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [("program", "def GMM("), ("trace", "sch.get_block"), ("schedule", "T.parallel"), ("asm", "vfmadd")],
+)
+def test_show(file: Path, what: str, text: str) -> None:
+    code, output = run("show", f"{file}:program", what, "--target", "x86-64-v3,cores=2")
+    assert code == 0
+    assert text in output
+
+
+def test_tune_then_look_into_the_database(file: Path, tmp_path: Path) -> None:
+    db, lines, other = tmp_path / "a.db", tmp_path / "a.jsonl", tmp_path / "b.db"
+    code, text = run("tune", f"{file}:program", "--trials", 4, "--db", db, "--json")
+    (found,) = json.loads(text[text.index("[") :])
+    assert code == 0
+    assert found["outcomes"] == {"ok": 4}
+    assert found["latency"] > 0
+    code, text = run("db", "ls", db, "--json")
+    (row,) = json.loads(text)
+    assert (row["program"], row["trials"]) == ("GMM", 4)
+    code, text = run("db", "best", db, f"{file}:program")
+    assert code == 0
+    assert "sch.get_block" in text
+    assert (
+        run("db", "export", db, lines)[1].startswith("4 records")
+        or "records written" in run("db", "export", db, lines)[1]
+    )
+    assert "added, 0 there already" in run("db", "import", other, lines)[1]
+    assert "0 records added" in run("db", "merge", other, db)[1]
+    assert run("db", "best", db, "GMM")[0] == 1  # another program
+
+
+def test_errors_are_a_line_on_standard_error(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.db"
+    broken.write_text("not a database")
+    command = [sys.executable, "-c", "from metaschedule.cli import main; main()", "db", "ls", str(broken)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert broken.read_text() == "not a database"

@@ -1,0 +1,124 @@
+"""Tuning runs that are killed, interrupted, that share a file or have no room left in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import metaschedule as ms
+from metaschedule.search import Evolutionary, best_schedule
+from tests.search.examples import small
+from tests.search.runners import Synthetic
+
+# Tells its progress; "synthetic" measures nothing, but takes a while over it.
+TUNER = """
+import sys, time
+from functools import partial
+import metaschedule as ms
+from metaschedule.search import Evolutionary
+from tests.search.examples import small
+from tests.search.runners import Synthetic
+
+class Slow(Synthetic):
+    def measure(self, candidates, best=None):
+        time.sleep(0.2)
+        return super().measure(candidates, best)
+
+path, trials, seed, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+measurer = {} if how == "real" else {"measurer": Slow}
+result = ms.tune(
+    small(), trials=trials, seed=seed, database=path, **measurer,
+    strategy=partial(Evolutionary, chains=16, generations=2),
+    progress=lambda p: print(p.event, p.trials, flush=True),
+)
+print("result", result.latency is not None, result.stopped or "complete", flush=True)
+"""
+
+
+def tuner(path: Path, trials: int, seed: int = 0, how: str = "synthetic") -> subprocess.Popen[str]:
+    root = Path(ms.__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-c", TUNER, str(path), str(trials), str(seed), how],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read_until(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout is not None
+    for found in process.stdout:
+        if found.startswith(line):
+            return
+    raise AssertionError(f"it ended without {line!r}")
+
+
+def trials_in(path: Path) -> list[ms.database.Record]:
+    with ms.database.open(path) as db:
+        return [r for r in db.records() if not r.confirmed]
+
+
+@pytest.mark.parametrize(("how", "after"), [("real", "measured 8"), ("synthetic", "proposed 16")])
+def test_a_killed_run_goes_on(tmp_path: Path, how: str, after: str) -> None:
+    path = tmp_path / "tuning.db"
+    process = tuner(path, trials=32, how=how)
+    read_until(process, after)
+    process.kill()
+    process.communicate()
+    before = trials_in(path)
+    assert len(before) >= int(after.split()[1])
+    resumed = tuner(path, trials=len(before) + 8, how=how)
+    output, _ = resumed.communicate()
+    assert "result True complete" in output
+    after_all = trials_in(path)
+    assert after_all[: len(before)] == before
+    assert len(after_all) == len(before) + 8
+    assert len({(r.sketch, r.decisions) for r in after_all}) == len(after_all)
+    assert [r.trial for r in after_all] == list(range(len(after_all)))
+
+
+@pytest.mark.parametrize("event", ["proposed 0", "measured 16"])
+def test_an_interrupted_run_has_its_best_so_far(tmp_path: Path, event: str) -> None:
+    path = tmp_path / "tuning.db"
+    process = tuner(path, trials=1000, how="real")
+    read_until(process, event)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate()
+    assert process.returncode == 0
+    assert f"result {event != 'proposed 0'} interrupted" in output
+
+
+def test_four_processes_tune_into_one_database(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    runs = [tuner(path, trials=12, seed=seed) for seed in range(4)]
+    for process in runs:
+        output, _ = process.communicate()
+        assert "result True complete" in output
+    records = trials_in(path)
+    for seed in range(4):
+        mine = [r for r in records if r.seed == seed]
+        assert [r.trial for r in mine] == list(range(12))
+        assert len({(r.sketch, r.decisions) for r in mine}) == 12
+
+
+def test_a_full_disk_keeps_the_best_so_far(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "tuning.db"
+    with ms.database.open(path) as db:
+        db.add_program(small())
+        (pages,) = db.connection.execute("PRAGMA page_count").fetchone()
+        db.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
+        few = partial(Evolutionary, chains=16, generations=2)
+        result = ms.tune(small(), trials=400, database=db, measurer=Synthetic, strategy=few)
+        assert "the disk is full" in result.stopped
+        assert "the disk is full" in caplog.text
+        stored = [r for r in db.records() if not r.confirmed]
+        assert 0 < len(stored) < len(result.records)
+        assert best_schedule(db, small(), result.target) is not None
+    assert result.latency == min(r.latency for r in result.records if r.latency)
+    assert result.build() is not None
