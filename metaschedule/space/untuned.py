@@ -16,10 +16,10 @@ from ..target import Target
 from .default import default
 from .space import Space, SpaceLike
 
-DRAWS = 4  # of every sketch
+DRAWS = 2  # of every sketch
 KEPT = 3  # sketches that are looked at again
 ROUNDS = 3
-NEIGHBOURS = 6  # of each that is kept, in every round
+NEIGHBOURS = 5  # of each that is kept, in every round
 
 
 @lru_cache(maxsize=8)

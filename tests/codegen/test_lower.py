@@ -132,6 +132,21 @@ for i, j in T.grid(4, 8):
     C[i, j] = A[i, j]
 """,
     ),
+    "a condition that follows from a later one": (
+        "A[64] -> C[64]",
+        """
+for i in range(16):
+    for r in T.vectorized(16):
+        if i * 4 + r < 64 and r < 4:
+            C[i * 4 + r] = A[i * 4 + r]
+""",
+        """
+for i in range(16):
+    for r in T.vectorized(16):
+        if r < 4:
+            C[i * 4 + r] = A[i * 4 + r]
+""",
+    ),
 }
 COMPACT: dict[str, Case] = {
     "a tile, and a buffer used in two nests": (
@@ -237,6 +252,114 @@ for f in T.parallel(15):
         for j in T.vectorized(8):
             if j < 7:
                 C[f // 3, f % 3 * 8 + j] = A[f // 3, f % 3 * 8 + j]
+""",
+    ),
+    "a tail in chunks of tiles, and chunks beyond it": (
+        "A[128] -> C[128]",
+        """
+for f in T.parallel(12):
+    for i in range(8):
+        for r in T.unrolled(6):
+            if f // 4 * 48 + i * 6 + r < 128:
+                C[f // 4 * 48 + i * 6 + r] = A[f // 4 * 48 + i * 6 + r]
+""",
+        """
+for f in T.parallel(12):
+    for i in range(8):
+        if f // 4 * 48 + i * 6 <= 122:
+            for r in T.unrolled(6):
+                C[f // 4 * 48 + i * 6 + r] = A[f // 4 * 48 + i * 6 + r]
+        elif f // 4 * 48 + i * 6 == 126:
+            for r in T.unrolled(6):
+                if r < 2:
+                    C[f // 4 * 48 + i * 6 + r] = A[f // 4 * 48 + i * 6 + r]
+""",
+    ),
+    "tiles cut at their beginning and at their end": (
+        "A[20] -> C[20]",
+        """
+for i in range(6):
+    for r in T.vectorized(4):
+        if i * 4 + r >= 2 and i * 4 + r < 22:
+            C[i * 4 + r - 2] = A[i * 4 + r - 2]
+""",
+        """
+for i in range(6):
+    if i * 4 >= 2:
+        if i * 4 <= 18:
+            for r in T.vectorized(4):
+                C[i * 4 + r - 2] = A[i * 4 + r - 2]
+        else:
+            for r in T.vectorized(4):
+                if r < 2:
+                    C[i * 4 + r - 2] = A[i * 4 + r - 2]
+    else:
+        for r in T.vectorized(4):
+            if r >= 2:
+                C[i * 4 + r - 2] = A[i * 4 + r - 2]
+""",
+    ),
+    "several tails, and empty tiles": (
+        "A[13] -> C[13]",
+        """
+for i in range(9):
+    for r in T.vectorized(6):
+        if i * 2 + r < 13:
+            C[i * 2 + r] = A[i * 2 + r]
+""",
+        """
+for i in range(9):
+    if i * 2 <= 7:
+        for r in T.vectorized(6):
+            C[i * 2 + r] = A[i * 2 + r]
+    elif i * 2 == 8:
+        for r in T.vectorized(6):
+            if r < 5:
+                C[i * 2 + r] = A[i * 2 + r]
+    elif i * 2 == 10:
+        for r in T.vectorized(6):
+            if r < 3:
+                C[i * 2 + r] = A[i * 2 + r]
+    elif i * 2 == 12:
+        for r in T.vectorized(6):
+            if r < 1:
+                C[i * 2 + r] = A[i * 2 + r]
+""",
+    ),
+    "what holds for a whole tile is decided outside of it": (
+        "A[11, 8] -> C[11, 8]",
+        """
+for i in range(3):
+    for j in range(4):
+        for r in T.vectorized(8):
+            if i * 4 + j < 11:
+                C[i * 4 + j, r] = A[i * 4 + j, r]
+""",
+        """
+for i, j in T.grid(3, 4):
+    if i * 4 + j <= 10:
+        for r in T.vectorized(8):
+            C[i * 4 + j, r] = A[i * 4 + j, r]
+""",
+    ),
+    "but not if that would double the rest": (
+        "A[11, 8] -> C[11, 8], D[3, 4, 8]",
+        """
+for i in range(3):
+    for j in range(4):
+        for r in T.vectorized(8):
+            D[i, j, r] = 1.0
+        for r in T.vectorized(8):
+            if i * 4 + j < 11:
+                C[i * 4 + j, r] = A[i * 4 + j, r]
+""",
+        """
+for i, j in T.grid(3, 4):
+    for r in T.vectorized(8):
+        D[i, j, r] = 1.0
+    for r in T.vectorized(8):
+        if i * 4 + j < 11:
+            C[i * 4 + j, r] = A[i * 4 + j, r]
 """,
     ),
     "serial loops keep their guard": (

@@ -66,7 +66,8 @@ def buffer_uses(draw: st.DrawFn) -> Program:
     moving = number(0, 4)
     written, read = number(1, 6), number(1, 6)
     kinds = ("range", "T.vectorized", "T.unrolled", "range")
-    guard = pick("", "", "if t == 0:", "if i == 0:", "if i < 2:", "if j < 3:", f"if j + i * {moving} < 9:")
+    edges = (f"if j + i * {moving} < 9:", f"if j + i * {moving} >= 3 and j + t * 2 + i * {moving} < 9:")
+    guard = pick("", "", "if t == 0:", "if i == 0:", "if i < 2:", "if j < 3:", *edges)
     first = pick("", "", "if i == 0 and t == 0:", "if i == 0:", "if t == 0:")
     lines = ['B = T.alloc((48,), "float32")']
     lines += [f"for t in range({number(1, 3)}):", f"    for i in {pick('range', 'T.unrolled')}(4):"]

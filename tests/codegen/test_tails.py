@@ -6,6 +6,8 @@ begins early) and *pad* (operands are filled up with zeros, only the write-back 
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,39 @@ def test_tile_of_tiles(n: int, f: int, g: int, inner: str) -> None:
                 T.where(i0 * {f} + (i1 * {g} + i2) < {n})
                 T.where(i1 * {g} + i2 < {f})
                 C[vi] = C[vi] + A[vi]
+    """))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "f", "chunk"), [(128, 6, 8), (50, 12, 4), (13, 4, 3), (24, 6, 3), (5, 8, 2)])
+def test_tiles_in_chunks(n: int, f: int, chunk: int, kind: str) -> None:
+    """Neither tiles nor chunks of tiles divide: there are tiles beyond the tail."""
+    tiles = -(-n // f)
+    check(kernel(f"A[{n}] -> C[{n}]", f"""
+    for i00 in T.parallel({-(-tiles // chunk)}):
+        for i01 in range({chunk}):
+            for i1 in T.{kind}({f}):
+                with T.block("C"):
+                    vi = T.spatial({n}, (i00 * {chunk} + i01) * {f} + i1)
+                    T.where((i00 * {chunk} + i01) * {f} + i1 < {n})
+                    T.where(i00 * {chunk} + i01 < {tiles})
+                    C[vi] = A[vi] * 2.0 + A[{n - 1} - vi]
+    """))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "pad", "f"), [(20, 2, 4), (20, 5, 4), (7, 3, 16), (40, 9, 8)])
+def test_tiles_of_a_padded_axis(n: int, pad: int, f: int, kind: str) -> None:
+    """Only what is inside counts: the first tiles are cut at their beginning."""
+    inside = f"i0 * 3 + i1 + r >= {pad} and i0 * 3 + i1 + r < {n + pad}"
+    check(kernel(f"A[{n}] -> C[{n + 2 * pad}]", f"""
+    for i in range({n + 2 * pad}):
+        C[i] = 0.0
+    for i0 in range({-(-(n + pad) // 3)}):
+        for r in range(3):
+            for i1 in T.{kind}({f}):
+                if {inside}:
+                    C[i0 * 3 + i1 + r] = C[i0 * 3 + i1 + r] + A[i0 * 3 + i1 + r - {pad}]
     """))  # fmt: skip
 
 
@@ -197,3 +232,19 @@ def test_masked_tail_uses_masked_vectors() -> None:
     text = build(program).source("llvm")
     assert "llvm.masked.load" in text
     assert "llvm.masked.store" in text
+
+
+def test_branches_where_lanes_agree() -> None:
+    """Of a condition that differs between lanes, only that part is a mask which does."""
+    program = kernel("A[5, 16], N:int64[2] -> C[5, 16]", """
+    for i, j in T.grid(5, 16):
+        C[i, j] = 0.0
+    for i in range(5):
+        for v in T.vectorized(16):
+            if A[i, v] > 0.0 and i * 3 != 9 and v != N[0]:
+                C[i, v] = A[i, v]
+    """)  # fmt: skip
+    for n in (0, 7, 99):
+        check(program, np.arange(-8, 72, dtype="f").reshape(5, 16), np.array([n, 0]))
+    text = build(program).source("llvm")
+    assert re.search(r"icmp ne i64 %\S+, 3\n +br i1", text)

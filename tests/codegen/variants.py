@@ -102,9 +102,9 @@ class Transform:
             self.fuse(self.draw(st.integers(0, len(nest.loops) - 2)))
         for f in list(nest.loops):
             if f.fixed_extent and self.pick((0, 1, 1)):
-                inner = self.split(f)
-                if self.pick((0, 0, 0, 1)):
-                    self.split(inner)
+                tiles = self.split(f)
+                if self.pick((0, 0, 1)):
+                    self.split(self.pick(tiles))
         if movable and self.pick((0, 1)):
             self.reorder()
         self.mark()
@@ -123,8 +123,8 @@ class Transform:
         nest.replace(outer.var, both.var // m)
         nest.replace(inner.var, both.var % m)
 
-    def split(self, f: For) -> For:
-        """`f` in tiles; the last is cut off by a predicate, or begins early. The loop inside a tile."""
+    def split(self, f: For) -> tuple[For, For]:
+        """`f` in tiles; the last is cut off by a predicate, or begins early. The new loops."""
         nest, n = self.nest, f.fixed_extent
         assert n
         factor = self.draw(st.integers(1, min(n + 3, 20)))
@@ -144,7 +144,7 @@ class Transform:
         at = next(k for k, g in enumerate(nest.loops) if g.var is f.var)
         nest.loops[at : at + 1] = [outer, inner]
         nest.replace(f.var, value)
-        return inner
+        return outer, inner
 
     def reorder(self) -> None:
         """Any order in which the reduction loops are as they were among themselves."""

@@ -20,13 +20,15 @@ from ...ir import (
     Store,
     TupleStore,
     While,
+    all_of,
     integer_limits,
     is_float,
     reduction_term,
 )
 from ..lower.scope import inside
+from ..lower.tails import conjuncts
 from .affine import Affine
-from .expressions import ExpressionEmitter
+from .expressions import ExpressionEmitter, is_harmless
 from .function import Function
 from .memory import memory_suffix
 from .transpose import find_transposition
@@ -177,6 +179,12 @@ class StatementEmitter(ExpressionEmitter):
     # --- conditions ---
 
     def condition(self, s: If) -> None:
+        if self.lanes > 1 and not s.orelse:  # a branch where lanes agree, masks for the rest
+            tests = conjuncts(s.cond)
+            shared = [c for c in tests if self.is_uniform(c) and is_harmless(c)]
+            if shared and len(shared) < len(tests):
+                rest = all_of([c for c in tests if not any(c is x for x in shared)])
+                s = If(all_of(shared), (If(rest, s.then),))
         cond = self.evaluate(s.cond)
         if cond.text in ("true", "false"):
             self.body(s.then if cond.text == "true" else s.orelse)

@@ -16,11 +16,13 @@ from ...ir import (
     Select,
     Stmt,
     Store,
+    all_of,
     binary,
     changed,
     subexpressions,
 )
 from .scope import given, has_load, inside
+from .tails import conjuncts
 
 
 def simplify_program(program: Program) -> Program:
@@ -50,7 +52,7 @@ class _Simplify(Rewriter):
     def condition(self, e: Expr) -> Expr:
         """Values in memory are not indices: arithmetic on them wraps round, which `simplify` ignores."""
         if not has_load(e):
-            return simplify(e, self.domain)
+            return without_implied(simplify(e, self.domain), self.domain)
         if isinstance(e, Binary) and e.op in ("and", "or"):
             a, b = self.condition(e.a), self.condition(e.b)
             return e if a is e.a and b is e.b else binary(e.op, a, b)
@@ -77,6 +79,16 @@ class _Simplify(Rewriter):
             indices = tuple(self.index(i) for i in s.indices)
             return Store(s.buffer, indices, self.expr(s.value))
         return super().stmt(s)
+
+
+def without_implied(cond: Expr, domain: Domain) -> Expr:
+    """Without those conditions that follow from later ones (`simplify` knows those before)."""
+    kept = conjuncts(cond)
+    for c in kept[:-1]:
+        others = [x for x in kept if x is not c]
+        if domain.with_fact(all_of(others)).prove(c):
+            kept = others
+    return all_of(kept)
 
 
 def _is_worth_it(e: Expr) -> bool:

@@ -1,15 +1,18 @@
-"""Tiles that do not divide: one version of the code for full tiles, one for the tail.
+"""Tiles that do not divide: one version of the code for full tiles, one for each tail.
 
 A split that does not divide leaves a guard `i0 * 6 + i1 < 128` around the statements of the tile. Where i1
 is unrolled or vectorised, the body of the loop over i0 becomes
 
-    if i0 * 6 <= 122:  body without the guard
-    else:              body with the guard (here i0 can only be 21: with i1 < 2 instead)
+    if i0 * 6 <= 122:    body without the guard
+    elif i0 * 6 == 126:  body with i1 < 2 instead (where i0 can only be 21, without this test)
+    else:                body without what is guarded, mostly nothing (where i0 can be more than 21)
 
 so that a full tile has no tests in it, and after unrolling the tail is a smaller tile without tests either.
+A guard `value >= limit` (the padding of a convolution) cuts tiles at their beginning and is treated alike.
 Versions rather than two loops, because a fused or parallel loop has no contiguous main part and two
 parallel loops are two fork-joins. The choice is made as far out as it is known, above the reduction loops,
-so that both versions keep their accumulators in registers.
+so that all versions keep their accumulators in registers. So is that of a guard which a tile passes as a
+whole or not at all, if nothing else is in the body.
 """
 
 from __future__ import annotations
@@ -36,25 +39,38 @@ from ...ir import (
     same_expr,
 )
 from .flatten import guarded
-from .scope import inside
+from .scope import has_load, inside
 
 TILE_KINDS = ("unrolled", "vectorized")
-MOST_TAILS = 2  # tails versioned separately in one place: every further one doubles the code
+MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
+MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n versions the others an n-th
 
 
 @dataclass(eq=False)
 class Guard:
-    """A test `value < limit` on a tile: `full` is the test that the whole tile passes it."""
+    """A test `value < limit` or `value >= limit` on a tile, in which the value goes from `first` to
+    `first + width - 1`."""
 
-    value: Expr
+    test: Binary
     limit: int
-    full: Expr
-    first: Expr  # the smallest value in the tile, over the loops outside of it
+    first: Expr  # over the loops outside of the tile
+    width: int
     depth: int  # the loop (counted from outside) that decides it
+
+    def is_same(self, other: Guard) -> bool:
+        """Whether both hold in the same tiles."""
+        same_numbers = (self.test.op, self.limit, self.width) == (other.test.op, other.limit, other.width)
+        return same_numbers and same_expr(self.first, other.first)
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """The start of a tile that is just full and of one that is just empty."""
+        before, behind = self.limit - self.width, self.limit
+        return (before, behind) if self.test.op == "<" else (behind, before)
 
 
 def version_tails(program: Program) -> Program:
-    return changed(program, body=_Versions(Domain(), ()).body(program.body))
+    return changed(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
 
 
 def conjuncts(cond: Expr) -> list[Expr]:
@@ -64,14 +80,24 @@ def conjuncts(cond: Expr) -> list[Expr]:
 
 
 class _Versions(Rewriter):
-    """Goes down the loops; on the way, `loops` are the loops around."""
+    """Goes down the loops; on the way, `loops` are the loops around, `versions` how many there may be, and
+    `known` what conditions are as guards of a tile (they come again in every version)."""
 
-    def __init__(self, domain: Domain, loops: tuple[For, ...]) -> None:
-        self.domain, self.loops = domain, loops
+    def __init__(
+        self,
+        domain: Domain,
+        loops: tuple[For, ...],
+        versions: int,
+        known: dict[tuple[Expr, ...], Guard | None],
+    ) -> None:
+        self.domain, self.loops, self.versions, self.known = domain, loops, versions, known
+
+    def within(self, s: For) -> _Versions:
+        return _Versions(inside(self.domain, s), (*self.loops, s), self.versions, self.known)
 
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
-            inner = _Versions(inside(self.domain, s), (*self.loops, s))
+            inner = self.within(s)
             below = inner.body if s.kind in TILE_KINDS else inner.versioned
             return changed(s, body=below(s.body))
         return super().stmt(s)
@@ -84,26 +110,42 @@ class _Versions(Rewriter):
         depth = len(self.loops) - 1
         guards: list[Guard] = []
         for guard in self.guards(body, ()):
-            known = any(same_expr(guard.full, g.full) for g in guards)
-            if guard.depth == depth and not known:
+            if guard.depth == depth and not any(guard.is_same(g) for g in guards):
                 guards.append(guard)
-        return self.choose(body, guards[:MOST_TAILS])
+        return self.choose(body, guards, self.versions, self.domain)
 
-    def choose(self, body: Body, guards: list[Guard]) -> Body:
+    def choose(self, body: Body, guards: list[Guard], versions: int, domain: Domain) -> Body:
+        """`domain` knows what has been chosen before."""
         if not guards:
-            return self.body(body)
+            return _Versions(self.domain, self.loops, versions, self.known).body(body)
         guard, rest = guards[0], guards[1:]
-        full = _Assume(self, guard, tail=False).body(body)
-        tail = _Assume(self, guard, tail=True).body(body)
-        return (If(guard.full, self.choose(full, rest), self.choose(tail, rest)),)
+        starts = tails(guard, domain)
+        full_start, empty_start = guard.extremes
+        full = _Assume(self, guard, full_start).body(body)
+        if starts == []:
+            return self.choose(full, rest, versions, domain)
+        cut = [body] if starts is None else [_Assume(self, guard, start).body(body) for start in starts]
+        count = 1 + sum(1 for version in cut if version)
+        # What the whole tile passes or not may be but a small part of the body: no reason for two of all.
+        if count > versions or (guard.width == 1 and count > 1):
+            return self.choose(body, rest, versions, domain)
+        chosen: Body = ()
+        for n, (start, version) in enumerate(
+            zip(reversed(starts or [empty_start]), reversed(cut), strict=True)
+        ):
+            here = binary("==", guard.first, const(start))
+            known = domain if start == empty_start else domain.with_fact(here)
+            tail = self.choose(version, rest, versions // count, known)
+            chosen = (If(here, tail, chosen),) if n else tail
+        inwards = binary("<=" if guard.test.op == "<" else ">=", guard.first, const(full_start))
+        return (If(inwards, self.choose(full, rest, versions, domain), chosen),)
 
     def guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
         """The guards below, with the tile loops between here and them."""
         found: list[Guard] = []
         for s in body:
             if isinstance(s, For):
-                inner = _Versions(inside(self.domain, s), (*self.loops, s))
-                found += inner.guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
+                found += self.within(s).guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
             elif isinstance(s, If):
                 for cond in conjuncts(s.cond) if not s.orelse else ():
                     guard = self.guard(cond, tile)
@@ -114,13 +156,19 @@ class _Versions(Rewriter):
 
     def guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
         """`cond` as a guard of the tile loops around it, if it is one."""
-        if not isinstance(cond, Binary) or cond.op != "<" or cond.a.dtype != "int64":
+        key = (cond, *[f.var for f in tile])
+        if key not in self.known:
+            self.known[key] = self.new_guard(cond, tile)
+        return self.known[key]
+
+    def new_guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
+        if not isinstance(cond, Binary) or cond.op not in ("<", ">=") or cond.a.dtype != "int64":
             return None
         limit = as_int(cond.b)
+        if limit is None or not tile or has_load(cond.a):
+            return None
         used = free_vars(cond.a)
         relaxed: dict[Var, Expr | int] = {f.var: f.extent for f in tile if _among(f.var, used)}
-        if limit is None or not relaxed:
-            return None
         span = relax(cond.a, relaxed, self.domain)
         width = as_int(span[1]) if span else None
         if span is None or width is None:
@@ -130,23 +178,34 @@ class _Versions(Rewriter):
         depths = [n for n, f in enumerate(self.loops) if _among(f.var, outer)]
         if not depths or len(depths) != len(outer):
             return None
-        full = binary("<=", first, const(limit - width))
-        return Guard(cond.a, limit, full, first, depths[-1])
+        return Guard(cond, limit, first, width, depths[-1])
+
+
+def tails(guard: Guard, domain: Domain) -> list[int] | None:
+    """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
+    many."""
+    low, high = domain.bounds(guard.first)
+    start, end = guard.limit - guard.width, guard.limit
+    empty = (high is None or high >= end) if guard.test.op == "<" else (low is None or low <= start)
+    last = end - 1 if high is None else min(high, end - 1)
+    starts: list[int] = []
+    while start < last:
+        domain = domain.with_fact(binary(">", guard.first, const(start)))
+        found, _ = domain.bounds(guard.first)
+        start = start + 1 if found is None else max(found, start + 1)
+        if start <= last:
+            starts.append(start)
+        if len(starts) > MOST_TAILS:
+            return None
+    return [*starts, guard.extremes[1]] if empty else starts
 
 
 class _Assume(Rewriter):
-    """Rewrites the guards of one tail: away in the full version, to constants in the tail."""
+    """Knows where the tile of a guard starts."""
 
-    def __init__(self, where: _Versions, guard: Guard, tail: bool) -> None:
-        self.where, self.known, self.tail = where, guard, tail
+    def __init__(self, where: _Versions, guard: Guard, start: int) -> None:
+        self.where, self.known, self.start = where, guard, start
         self.tile: tuple[For, ...] = ()
-        self.last: int | None = None
-        if tail:
-            # In the tail the first index of the tile is often a single number, the last tile's.
-            _, high = where.domain.bounds(guard.first)
-            outside = where.domain.with_fact(_negated(guard))
-            if high is not None and outside.prove(binary("==", guard.first, const(high))):
-                self.last = high
 
     def expr(self, e: Expr) -> Expr:
         return e
@@ -154,35 +213,27 @@ class _Assume(Rewriter):
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
             outer_where, outer_tile = self.where, self.tile
-            self.where = _Versions(inside(outer_where.domain, s), (*outer_where.loops, s))
+            self.where = outer_where.within(s)
             if s.kind in TILE_KINDS:
                 self.tile = (*self.tile, s)
-            new = changed(s, body=self.body(s.body))
+            body = self.body(s.body)
             self.where, self.tile = outer_where, outer_tile
-            return new
-        if isinstance(s, If):
-            kept = [c for cond in conjuncts(s.cond) if (c := self.rewrite(cond)) is not None]
-            if s.orelse:
-                return super().stmt(s)
-            return guarded(all_of(kept), self.body(s.then))
+            return changed(s, body=body) if body else ()
+        if isinstance(s, If) and not s.orelse:
+            cond = all_of([self.rewrite(c) for c in conjuncts(s.cond)])
+            then = self.body(s.then)
+            return guarded(cond, then) if then else ()
         return super().stmt(s)
 
-    def rewrite(self, cond: Expr) -> Expr | None:
+    def rewrite(self, cond: Expr) -> Expr:
         guard = self.where.guard(cond, self.tile)
-        if guard is None or not same_expr(guard.full, self.known.full):
+        if guard is None or not guard.is_same(self.known):
             return cond
-        if not self.tail:
-            return None
-        if self.last is None:
-            return cond
-        within = simplify(binary("-", guard.value, guard.first), self.where.domain)
-        return binary("<", within, const(guard.limit - self.last))
-
-
-def _negated(guard: Guard) -> Expr:
-    full = guard.full
-    assert isinstance(full, Binary)
-    return binary(">", full.a, full.b)
+        if self.start in guard.extremes:
+            return const(self.start == guard.extremes[0], "bool")
+        within = binary("-", guard.test.a, guard.first)
+        known = binary(guard.test.op, within, const(guard.limit - self.start))
+        return simplify(known, self.where.domain)
 
 
 def _among(var: Var, variables: list[Var]) -> bool:
