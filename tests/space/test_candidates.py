@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ CASES = [(name, config) for name, configs in SMALL.items() for config in configs
 
 
 @pytest.mark.parametrize(("name", "config"), CASES, ids=lambda v: v if isinstance(v, str) else "")
-def test_every_sketch_of_small_programs(name: str, config: dict[str, object]) -> None:
+def test_every_sketch_of_small_programs(name: str, config: dict[str, Any]) -> None:
     program = ms.workloads.create(name, **config)
     space = default()
     rng = random.Random(0)

@@ -55,9 +55,7 @@ def flipped(t: te.Tensor) -> Callable[..., object]:
         (flipped, plus_one, ["a", "b"]),
     ],
 )
-def test_into_consumers(
-    first: Callable[..., object], second: Callable[..., object], blocks: list[str]
-) -> None:
+def test_into_consumers(first: Stage, second: Stage, blocks: list[str]) -> None:
     assert left(chain(first, second), AutoInline()) == blocks
 
 

@@ -36,7 +36,7 @@ def test_modules_are_added_before_the_others_and_taken_away_by_name() -> None:
     other = MultiLevelTiling("SRS")
     assert other in space.replace("MultiLevelTiling", other).modules
     with pytest.raises(ValueError, match="the space has no 'AutoTile'; it has ApplyCustomRule, "):
-        space - "AutoTile"
+        _ = space - "AutoTile"
 
 
 def test_spaces_compare_and_print() -> None:
