@@ -14,18 +14,26 @@ from metaschedule.runtime import Executable
 from metaschedule.target import resolve
 
 
+@lru_cache(maxsize=4)
+def random_inputs(program: Program) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(b.shape).astype(b.dtype) for b in program.inputs]
+
+
 @lru_cache(maxsize=64)
 def reference(program: Program) -> tuple[list[np.ndarray], np.ndarray]:
     """Inputs, and the result of the loops as written: one thread, no vectors, no fused operations."""
-    rng = np.random.default_rng(0)
-    inputs = [rng.standard_normal(b.shape).astype(b.dtype) for b in program.inputs]
+    inputs = random_inputs(program)
     exe = Executable(generate(program, resolve("native"), fma=False), threads=1)
     return inputs, np.asarray(exe(*inputs))
 
 
-def assert_candidate(sch: ms.Schedule, program: Program, constants: tuple[str, ...] = ()) -> None:
-    """Build a schedule and compare; the message is a trace to paste."""
-    inputs, wanted = reference(program)
+def assert_candidate(
+    sch: ms.Schedule, program: Program, constants: tuple[str, ...] = (), exact: np.ndarray | None = None
+) -> None:
+    """Build a schedule and compare, with the loops as written or with a more `exact` result for the same
+    inputs; the message is a trace to paste."""
+    inputs, wanted = reference(program) if exact is None else (random_inputs(program), exact)
     values: dict[str, Any] = dict(zip([b.name for b in program.inputs], inputs))
     exe = ms.build(sch, constants={name: values[name] for name in constants})
     got = np.asarray(exe(*[v for name, v in values.items() if name not in constants]))

@@ -11,7 +11,8 @@ import pytest
 import metaschedule as ms
 from metaschedule.errors import ScheduleError
 from metaschedule.space import default
-from tests.space.candidates import assert_candidate
+from tests.space.candidates import assert_candidate, random_inputs
+from tests.workloads.references import REFERENCES
 
 SMALL = {  # prime, one, odd and non-dividing sizes
     "GMM": [{"b": 2, "n": 13, "m": 17, "k": 7}, {"b": 1, "n": 1, "m": 33, "k": 5},
@@ -57,6 +58,8 @@ def test_many_candidates(name: str, number: int) -> None:
     """200 draws of each configuration: all build, all are right; fewer than a fifth is rejected."""
     space, program, rng = default(), ms.workloads.create(name, number), random.Random(number)
     sketches, rejected = space.sketches(program), Counter[str]()
+    config = dict(ms.workloads.configurations(name)[number])
+    exact = REFERENCES[name](config, *[x.astype("float64") for x in random_inputs(program)])
     for _ in range(200):
         try:
             sch = rng.choice(sketches).apply(program, rng=rng)
@@ -64,6 +67,6 @@ def test_many_candidates(name: str, number: int) -> None:
         except ScheduleError as error:
             rejected[error.message] += 1
             continue
-        assert_candidate(sch, program)
+        assert_candidate(sch, program, exact=exact)
     print(f"{name} {number}: {len(sketches)} sketches, {rejected.total()} rejected {dict(rejected)}")
     assert rejected.total() < 40
