@@ -1,11 +1,18 @@
-"""How long the property tests look: a glance by default, a long run with `pytest --long`."""
+"""How long the property tests look: a glance by default, a long run with `pytest --long`.
+
+Tests that start processes and measure are kept on one worker of xdist, so that they do not disturb each other.
+"""
 
 from __future__ import annotations
+
+import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 LONG = {"long": False}
+MEASURING = ("cli", "measure", "search")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,6 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the tests in the background leaves them deaf to Ctrl-C, which some tests send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     LONG["long"] = bool(config.getoption("--long"))
     common = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
     settings.register_profile("glance", max_examples=60, derandomize=True, **common)
@@ -21,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(item.path).parent.name in MEASURING:
+            item.add_marker(pytest.mark.xdist_group("measuring"))
     if not config.getoption("--long"):
         skip = pytest.mark.skip(reason="part of the long run: pytest --long")
         for item in items:

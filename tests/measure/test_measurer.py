@@ -65,7 +65,7 @@ def test_outcomes_in_order() -> None:
         bound_to_a_gpu(program),
         tiled(program, 5, 16),
     ]
-    with Measurer(program) as m:
+    with Measurer(program, threads=1) as m:
         outcomes = m.measure(candidates)
         assert [o.kind for o in outcomes] == ["ok", "ok", "wrong result", "illegal", "build error", "ok"]
         assert {o.kind for o in outcomes} <= set(KINDS)
