@@ -1,6 +1,6 @@
 """How long the property tests look: a glance by default, a long run with `pytest --long`.
 
-Tests that start processes and measure are kept on one worker of xdist, so that they do not disturb each other.
+Tests that start processes and measure are kept on one worker of xdist: they would disturb each other.
 """
 
 from __future__ import annotations
