@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from ..errors import ScheduleError
 from ..ir import (
-    Binary,
     Block,
     Call,
     Const,
@@ -29,6 +28,7 @@ from ..ir import (
     free_vars,
 )
 from ..schedule import BlockRV, Schedule
+from ..schedule.linear import linear
 
 CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
 TILED = "tiled"  # annotation of a tiled block: the structure of its levels
@@ -77,17 +77,13 @@ def only_store(block: Block) -> Store | None:
 
 def coefficient(e: Expr, var: Var) -> int | None:
     """By how much an index moves with a variable; None if that is not a constant."""
-    if e is var:
-        return 1
-    if isinstance(e, Binary) and e.op in ("+", "-"):
-        a, b = coefficient(e.a, var), coefficient(e.b, var)
-        return None if a is None or b is None else a + b if e.op == "+" else a - b
-    if isinstance(e, Binary) and e.op == "*":
-        for factor, other in ((e.a, e.b), (e.b, e.a)):
-            if isinstance(factor, Const):
-                found = coefficient(other, var)
-                return None if found is None else int(factor.value) * found
-    return None if uses(e, var) else 0
+    moved = 0
+    for term, factor in linear(e)[0]:
+        if term is var:
+            moved += factor
+        elif uses(term, var):
+            return None
+    return moved
 
 
 def uses(e: Expr, var: Var) -> bool:

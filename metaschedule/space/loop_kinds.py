@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..codegen.lower.unroll import UNROLL
 from ..errors import ScheduleError
 from ..ir import Block
 from ..schedule import BlockRV, Schedule
@@ -15,7 +16,6 @@ from .facts import CLAIMED, TILED, blocks_from_outputs, claimed, is_spatial, onl
 from .stage import schedule_stage
 
 KINDS = "loop_kinds"  # annotation: RewriteLoopKinds is to choose kinds for the loops of this block
-UNROLL = "unroll"
 
 
 @dataclass(frozen=True)
