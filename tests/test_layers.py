@@ -31,6 +31,7 @@ LAYERS = [
     ["search"],
     ["build"],
     ["report"],
+    ["torch"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -1,0 +1,1 @@
+"""Models of PyTorch on our kernels: a `torch.compile` backend that tunes."""

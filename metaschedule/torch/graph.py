@@ -1,0 +1,213 @@
+"""`Graph`: a model as calls of operators on values, after tracing and before fusion.
+
+A `Value` is one tensor: an input of the model, a constant (a weight) or a result of a `Node`. A node calls an
+ATen overload, or an operator of ours by its name, on values and plain Python arguments. There is no mutation
+and no aliasing: a value is what its node computes, whatever memory it will live in.
+
+>>> import torch
+>>> graph = Graph()
+>>> x = graph.input("x", (2, 3))
+>>> w = graph.constant("w", torch.ones(3))
+>>> y = graph.call(torch.ops.aten.mul.Tensor, x, w)
+>>> graph.outputs = [graph.call(torch.ops.aten.relu.default, y)]
+>>> print(graph)
+graph(x: float32[2, 3])
+  w: float32[3] = constant
+  mul: float32[2, 3] = aten.mul.Tensor(x, w)
+  relu: float32[2, 3] = aten.relu.default(mul)
+  return relu
+
+A pass goes over `list(graph.nodes)`, adds calls `before=node`, has readers read another value
+(`graph.replace`) and leaves what nobody reads any more to `graph.prune`:
+
+>>> node = y.node
+>>> graph.replace(y, graph.call(torch.ops.aten.add.Tensor, x, w, before=node))
+>>> graph.prune()
+>>> print(graph)
+graph(x: float32[2, 3])
+  w: float32[3] = constant
+  add: float32[2, 3] = aten.add.Tensor(x, w)
+  relu: float32[2, 3] = aten.relu.default(add)
+  return relu
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Target = torch._ops.OpOverload | str  # a string names an operator of ours
+Spec = tuple[tuple[int, ...], str]  # shape and dtype of a tensor
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class Value:
+    """A tensor. `node` computes it as its result number `index`; None for inputs and constants."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str  # torch's name without "torch."
+    node: Node | None = None
+    index: int = 0
+
+    @property
+    def spec(self) -> Spec:
+        return self.shape, self.dtype
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)}"
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class Node:
+    """A call. Values stand anywhere in `args` and `kwargs`, also within lists and tuples."""
+
+    target: Target
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: tuple[Value, ...] = ()
+
+    @property
+    def reads(self) -> list[Value]:
+        """The values among the arguments, each once."""
+        return list(dict.fromkeys(values_in((self.args, self.kwargs))))
+
+    @property
+    def result(self) -> Value:
+        """The first result: the only one of most operators."""
+        return self.results[0]
+
+    def __repr__(self) -> str:
+        results = ", ".join(map(repr, self.results))
+        arguments = [shown(a) for a in self.args] + [f"{k}={shown(v)}" for k, v in self.kwargs.items()]
+        return f"{results} = {self.target}({', '.join(arguments)})"
+
+
+class Graph:
+    """`nodes` are in an order in which they can run. `outputs` are values, or None where a model returns
+    None."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Value] = []
+        self.constants: dict[Value, torch.Tensor] = {}
+        self.nodes: list[Node] = []
+        self.outputs: list[Value | None] = []
+        self._names: dict[str, int] = {}
+
+    def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
+        value = Value(self._fresh(name), tuple(shape), dtype)
+        self.inputs.append(value)
+        return value
+
+    def constant(self, name: str, tensor: torch.Tensor) -> Value:
+        """A value that is known now; the tensor is used as it is."""
+        value = Value(self._fresh(name), *spec_of(tensor))
+        self.constants[value] = tensor
+        return value
+
+    def call(
+        self,
+        target: Target,
+        *args: Any,
+        results: Sequence[Spec] | None = None,
+        name: str | None = None,
+        before: Node | None = None,
+        **kwargs: Any,
+    ) -> Value:
+        """Add a call, at the end or `before` a node, and return its first result. Shapes and dtypes of the
+        `results` must be told for operators of ours; for ATen's torch is asked."""
+        node = Node(target, args, kwargs)
+        if results is None:
+            results = inferred(target, args, kwargs)
+        name = self._fresh(name or str(target).removeprefix("aten.").partition(".")[0])
+        names = [name, *(f"{name}_{chr(ord('a') + i)}" for i in range(1, len(results)))]
+        node.results = tuple(Value(n, *spec, node, i) for i, (n, spec) in enumerate(zip(names, results)))
+        self.nodes.insert(len(self.nodes) if before is None else self.nodes.index(before), node)
+        return node.result
+
+    def readers(self, value: Value) -> list[Node]:
+        """The nodes that read a value. It may be an output besides."""
+        return [node for node in self.nodes if value in node.reads]
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Whatever read `old` reads `new`, which must be computed early enough."""
+        for node in self.readers(old):
+            node.args, node.kwargs = with_values((node.args, node.kwargs), lambda v: new if v is old else v)
+        self.outputs = [new if v is old else v for v in self.outputs]
+
+    def erase(self, node: Node) -> None:
+        """Remove a node whose results nobody reads."""
+        self.nodes.remove(node)
+
+    def prune(self) -> None:
+        """Remove nodes and constants that no output needs."""
+        needed = {v for v in self.outputs if v is not None}
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if needed & set(node.results):
+                needed.update(node.reads)
+                kept.append(node)
+        self.nodes = kept[::-1]
+        self.constants = {v: tensor for v, tensor in self.constants.items() if v in needed}
+
+    def _fresh(self, name: str) -> str:
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        return self._fresh(f"{name}_{count}") if count else name
+
+    def __str__(self) -> str:
+        lines = [f"graph({', '.join(map(repr, self.inputs))})"]
+        lines += [f"  {value!r} = constant" for value in self.constants]
+        lines += [f"  {node!r}" for node in self.nodes]
+        lines += [f"  return {', '.join('None' if v is None else v.name for v in self.outputs)}"]
+        return "\n".join(lines)
+
+
+def values_in(argument: Any) -> Iterator[Value]:
+    """The values anywhere in an argument."""
+    if isinstance(argument, Value):
+        yield argument
+    elif isinstance(argument, (list, tuple)):
+        for item in argument:
+            yield from values_in(item)
+    elif isinstance(argument, dict):
+        yield from values_in(list(argument.values()))
+
+
+def with_values(argument: Any, change: Callable[[Value], Any]) -> Any:
+    """The argument with something else in place of each value."""
+    if isinstance(argument, Value):
+        return change(argument)
+    if isinstance(argument, (list, tuple)):
+        return type(argument)([with_values(item, change) for item in argument])
+    if isinstance(argument, dict):
+        return {key: with_values(item, change) for key, item in argument.items()}
+    return argument
+
+
+def spec_of(tensor: torch.Tensor) -> Spec:
+    return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+
+
+def inferred(target: Target, args: Any, kwargs: Any) -> list[Spec]:
+    """What torch says an overload returns, without computing it."""
+    if isinstance(target, str):
+        raise ValueError(f"{target}: torch does not know this operator; give the `results` of the call")
+
+    def meta(value: Value) -> torch.Tensor:
+        return torch.empty(value.shape, dtype=getattr(torch, value.dtype), device="meta")
+
+    found = target(*with_values(args, meta), **with_values(kwargs, meta))
+    return [spec_of(t) for t in (found if isinstance(found, (tuple, list)) else (found,))]
+
+
+def shown(argument: Any) -> str:
+    if isinstance(argument, Value):
+        return argument.name
+    if isinstance(argument, (list, tuple)):
+        inner = ", ".join(map(shown, argument))
+        return f"[{inner}]" if isinstance(argument, list) else f"({inner})"
+    return str(argument) if not isinstance(argument, str) else repr(argument)
