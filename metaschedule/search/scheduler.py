@@ -10,9 +10,10 @@ WINDOW = 3  # steps that are the latest
 
 
 class Tuned(Protocol):
-    """What a scheduler looks at: `course` is (trials, seconds of the best) after every step."""
+    """What a scheduler looks at: `course` is (trials, seconds of the best) after every step; without `weight`
+    a program has nothing to do with the others."""
 
-    weight: float
+    weight: float | None
     trials: int
     course: list[tuple[int, float]]
 
@@ -26,7 +27,8 @@ def round_robin(tasks: Sequence[Tuned]) -> int:
 
 
 def gradient(tasks: Sequence[Tuned]) -> int:
-    """The position of the one that can be expected to win most seconds by the next trial, weighted.
+    """The position of the one that can be expected to win most by the next trial: seconds by its weight, or
+    without weights the largest share of its own latency.
 
     All have a first turn. Then the expectation is a mixture of two: what the last steps won per trial, and an
     optimist's view, by which a latency of g after t trials falls by g / t with the next.
@@ -41,7 +43,8 @@ def expected_gain(task: Tuned) -> float:
         return 0.0  # nothing worked so far
     (before, slow), (now, fast) = task.course[-WINDOW:][0], task.course[-1]
     recent = (slow - fast) / (now - before) if now > before else fast / task.trials
-    return task.weight * (RECENT * recent + (1 - RECENT) * fast / task.trials)
+    weight = 1 / fast if task.weight is None else task.weight
+    return weight * (RECENT * recent + (1 - RECENT) * fast / task.trials)
 
 
 SCHEDULERS: dict[str, Scheduler] = {"gradient": gradient, "round robin": round_robin}

@@ -44,7 +44,8 @@ MeasurerMaker = Callable[[Program, Target], MeasurerLike]
 
 class Task:
     """`trials` counts the records of this program, target, space and seed, those of earlier runs included;
-    `course` is (trials, seconds of the best) after every step; `weight` says how often it is called."""
+    `course` is (trials, seconds of the best) after every step; `weight` says how often it is called,
+    if that is known."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Task:
         self.course: list[tuple[int, float]] = []
         self.trials = 0
         self.stopped = ""
-        self.weight = 0.0
+        self.weight: float | None = None
         self.seconds = {"search": 0.0, "model": 0.0, "build": 0.0, "run": 0.0}
         db.add_program(program)
         self._recall()

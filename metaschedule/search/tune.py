@@ -59,8 +59,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     """Find the fastest candidate of a program's space, or of each of several programs.
 
     The budget is `trials` per program on average (64 unless `minutes` is given), or `minutes` in all,
-    whichever ends first. Several programs share it by what they can still win, `weights` being how often each
-    is called; equal programs are tuned once.
+    whichever ends first. Several programs share it by what they can still win: seconds, if `weights` say how
+    often each is called in some whole; else the share of its own latency. Equal programs are tuned once.
 
     With a `database` every trial is stored when it has been measured. Trials that are there already (of the
     program, target, space and seed) count: the same call again goes on where it was interrupted, and does
@@ -87,11 +87,12 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     db = databases.open(database)
     try:
         tasks: dict[str, Task] = {}
-        for one, weight in zip(programs, weights or [1.0] * len(programs), strict=True):
+        for one, weight in zip(programs, weights or [None] * len(programs), strict=True):
             key = structural_hash(one)
             if key not in tasks:
                 tasks[key] = Task(one, machine, chosen, model(machine), maker, measurer, db, seed)
-            tasks[key].weight += weight
+            if weight is not None:
+                tasks[key].weight = (tasks[key].weight or 0.0) + weight
         if trials is None and minutes is None:
             trials = TRIALS
         budget = Budget(None if trials is None else trials * len(tasks), minutes)

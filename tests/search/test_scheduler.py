@@ -22,12 +22,12 @@ tune = partial(ms.tune, strategy=partial(Evolutionary, chains=16, generations=2)
 
 @dataclass
 class Tuned:
-    weight: float = 1.0
+    weight: float | None = 1.0
     trials: int = 0
     course: list[tuple[int, float]] = field(default_factory=list)
 
 
-def after(trials: int, *latencies: float, weight: float = 1.0) -> Tuned:
+def after(trials: int, *latencies: float, weight: float | None = 1.0) -> Tuned:
     """Latencies after steps of 16."""
     steps = range(trials - 16 * (len(latencies) - 1), trials + 1, 16)
     return Tuned(weight, trials, list(zip(steps, latencies)))
@@ -45,6 +45,7 @@ def test_everyone_has_a_first_turn() -> None:
         (after(16, 5.0), after(64, 5.0, 5.0, 5.0)),  # few trials
         (after(64, 5.0, 5.0), after(64, 1.0, 1.0)),  # much to win
         (after(64, 2.0, 2.0, weight=9), after(64, 5.0, 5.0)),  # called often
+        (after(32, 2.0, weight=None), after(64, 90.0, weight=None)),  # a larger share of its own latency
         (after(64, 5.0, 5.0), after(64)),  # nothing works in the other
     ],
 )
