@@ -1,0 +1,48 @@
+"""The registry: arguments, outputs, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from metaschedule import te
+from metaschedule.errors import InternalError
+from metaschedule.torch.lowering import NotLowered, lower
+
+aten = torch.ops.aten
+
+
+def test_arguments_not_given_take_the_defaults_of_the_schema() -> None:
+    x = te.placeholder((2, 3), name="x")
+    (y,) = lower(aten.add.Tensor, [x], {"other": x, "alpha": 2}, [((2, 3), "float32")])
+    assert y is not None
+    assert "x[v_i0, v_i1] * 2.0" in str(te.program([x], [y]))
+    (z,) = lower(aten.add.Tensor, [x, x], {}, [((2, 3), "float32")])
+    assert z is not None
+    assert "*" not in str(te.program([x], [z])).partition("):")[2]
+
+
+def test_results_have_the_dtype_that_torch_says() -> None:
+    x = te.placeholder((2,), "int32", name="x")
+    (y,) = lower(aten.relu.default, [x], {}, [((2,), "float64")])
+    assert y is not None
+    assert y.dtype == "float64"
+
+
+def test_a_wrong_shape_is_our_mistake() -> None:
+    x = te.placeholder((2,), name="x")
+    with pytest.raises(InternalError, match="gives"):
+        lower(aten.relu.default, [x], {}, [((3,), "float32")])
+
+
+def test_operators_without_a_lowering_say_so() -> None:
+    with pytest.raises(NotLowered, match="aten.sort.default has no lowering"):
+        lower(aten.sort.default, [te.placeholder((2,), name="x")], {}, [None, None])
+
+
+def test_complex_numbers_are_refused() -> None:
+    x = te.placeholder((2,), name="x")
+    with pytest.raises(NotLowered, match="other is complex"):
+        lower(aten.add.Scalar, [x, 1j], {}, [((2,), "float32")])
+    with pytest.raises(NotLowered, match="no programs with complex64"):
+        lower(aten.add.Tensor, [x, x], {}, [((2,), "complex64")])
