@@ -25,10 +25,10 @@ from codegen import Bench
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from timing import fastest, keep_freed_memory
-from torch_operators import counterpart
 
 import metaschedule as ms
+from metaschedule.report.contestants.torch_operators import counterpart
+from metaschedule.report.timing import fastest, keep_freed_memory
 from metaschedule.runtime.timing import duration
 
 ROUNDS = 10

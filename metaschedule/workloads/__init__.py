@@ -5,7 +5,7 @@
 <Program SFM(X: float32[4, 7]) -> softmax: float32[4, 7]>
 """
 
-from .catalogue import configurations, create, names
+from .catalogue import configurations, create, names, weights
 from .work import flops
 
-__all__ = ["configurations", "create", "flops", "names"]
+__all__ = ["configurations", "create", "flops", "names", "weights"]

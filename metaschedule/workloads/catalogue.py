@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..ir import Program, check_dtype
 from . import convolutions as conv
@@ -20,8 +20,16 @@ def _conv2d(h: int, w: int, ci: int, co: int, k: int, s: int, p: int, **more: in
     return {"n": 1, "h": h, "w": w, "ci": ci, "co": co, "k": k, "s": s, "p": p, **more}
 
 
-CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
-    "GMM": (
+class Workload(NamedTuple):
+    """`weights` are the inputs that a network learns: the same at every call."""
+
+    function: Callable[..., Program]
+    configurations: tuple[Config, ...]
+    weights: tuple[str, ...] = ()
+
+
+CATALOGUE: dict[str, Workload] = {
+    "GMM": Workload(
         others.gmm,
         (
             {"b": 1, "n": 128, "m": 128, "k": 128},
@@ -30,8 +38,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"b": 1, "n": 77, "m": 768, "k": 768},  # a text encoder's 77 tokens
             {"b": 1, "n": 49, "m": 2048, "k": 512},  # ResNet-50, 1x1 at 7x7
         ),
+        weights=("Y",),
     ),
-    "C1D": (
+    "C1D": Workload(
         conv.c1d,
         (
             {"n": 1, "l": 256, "ci": 64, "co": 128, "k": 3, "s": 2, "p": 1},
@@ -39,8 +48,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"n": 1, "l": 77, "ci": 256, "co": 256, "k": 5, "s": 1, "p": 2},
             {"n": 1, "l": 109, "ci": 128, "co": 128, "k": 3, "s": 1, "p": 1},
         ),
+        weights=("W",),
     ),
-    "C2D": (
+    "C2D": Workload(
         conv.c2d,
         (
             _conv2d(224, 224, 3, 64, k=7, s=2, p=3),  # ResNet-50, first layer
@@ -50,8 +60,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             _conv2d(55, 55, 64, 64, k=3, s=2, p=1),  # odd in, even out
             _conv2d(109, 109, 16, 32, k=3, s=2, p=0),
         ),
+        weights=("W",),
     ),
-    "C3D": (
+    "C3D": Workload(
         conv.c3d,
         (
             {"n": 1, "d": 16, **_conv2d(224, 224, 3, 64, k=7, s=2, p=3)},
@@ -59,8 +70,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"n": 1, "d": 16, **_conv2d(56, 56, 64, 64, k=3, s=1, p=1)},
             {"n": 1, "d": 5, **_conv2d(7, 7, 128, 128, k=3, s=1, p=1)},
         ),
+        weights=("W",),
     ),
-    "DEP": (
+    "DEP": Workload(
         conv.dep,
         (
             {"n": 1, "h": 112, "w": 112, "c": 32, "k": 3, "s": 1, "p": 1},  # MobileNet
@@ -68,8 +80,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"n": 1, "h": 7, "w": 7, "c": 1024, "k": 3, "s": 1, "p": 1},  # MobileNet
             {"n": 1, "h": 55, "w": 55, "c": 96, "k": 5, "s": 2, "p": 2},
         ),
+        weights=("W",),
     ),
-    "DIL": (
+    "DIL": Workload(
         conv.dil,
         (
             _conv2d(224, 224, 3, 64, k=7, s=2, p=3, dilation=2),
@@ -77,8 +90,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             _conv2d(28, 28, 128, 128, k=3, s=1, p=2, dilation=2),
             _conv2d(55, 55, 32, 64, k=3, s=1, p=3, dilation=3),
         ),
+        weights=("W",),
     ),
-    "GRP": (
+    "GRP": Workload(
         conv.grp,
         (
             _conv2d(56, 56, 64, 128, k=3, s=2, p=1, groups=4),
@@ -86,8 +100,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             _conv2d(28, 28, 128, 256, k=1, s=2, p=0, groups=4),
             _conv2d(7, 7, 512, 512, k=3, s=1, p=1, groups=4),
         ),
+        weights=("W",),
     ),
-    "T2D": (
+    "T2D": Workload(
         conv.t2d,
         (
             _conv2d(4, 4, 512, 256, k=4, s=2, p=1),  # DCGAN
@@ -96,8 +111,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             _conv2d(7, 7, 128, 64, k=5, s=2, p=2),
             _conv2d(1, 1, 100, 512, k=4, s=1, p=0),  # DCGAN, first layer
         ),
+        weights=("W",),
     ),
-    "CBR": (
+    "CBR": Workload(
         conv.cbr,
         (
             _conv2d(224, 224, 3, 64, k=7, s=2, p=3),  # ResNet-50, first layer
@@ -106,8 +122,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             _conv2d(7, 7, 2048, 512, k=1, s=1, p=0),  # ResNet-50
             _conv2d(109, 109, 8, 24, k=3, s=2, p=1),
         ),
+        weights=("W", "bias", "bn_scale", "bn_offset"),
     ),
-    "TBG": (
+    "TBG": Workload(
         others.tbg,
         (
             {"b": 1, "s": 128, "h": 12, "d": 64},  # BERT-base
@@ -116,7 +133,7 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"b": 1, "s": 77, "h": 8, "d": 64},
         ),
     ),
-    "NRM": (
+    "NRM": Workload(
         others.nrm,
         (
             {"b": 1, "m": 256, "n": 256},
@@ -125,7 +142,7 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"b": 3, "m": 109, "n": 251},
         ),
     ),
-    "SFM": (
+    "SFM": Workload(
         others.sfm,
         (
             {"shape": (256, 256)},
@@ -135,7 +152,7 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"shape": (30011,)},
         ),
     ),
-    "CAP": (
+    "CAP": Workload(
         conv.cap,
         (
             _conv2d(16, 16, 32, 32, k=3, s=2, p=1, cap=4),
@@ -143,8 +160,9 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             _conv2d(7, 7, 16, 32, k=3, s=2, p=1, cap=4),
             _conv2d(11, 11, 8, 8, k=3, s=1, p=1, cap=3),
         ),
+        weights=("W",),
     ),
-    "FDENSE": (
+    "FDENSE": Workload(
         others.fdense,
         (
             {"m": 1024, "n": 4096, "k": 1024},
@@ -153,6 +171,7 @@ CATALOGUE: dict[str, tuple[Callable[..., Program], tuple[Config, ...]]] = {
             {"m": 128, "n": 512, "k": 128},
             {"m": 1, "n": 1000, "k": 509},
         ),
+        weights=("W", "bias"),
     ),
 }
 
@@ -168,7 +187,16 @@ def configurations(name: str) -> tuple[Config, ...]:
     >>> configurations("GMM")[0]
     {'b': 1, 'n': 128, 'm': 128, 'k': 128}
     """
-    return tuple([dict(config) for config in _entry(name)[1]])
+    return tuple([dict(config) for config in _entry(name).configurations])
+
+
+def weights(name: str) -> tuple[str, ...]:
+    """The inputs of a workload that are weights, which a network would pass as constants.
+
+    >>> weights("CBR"), weights("TBG")
+    (('W', 'bias', 'bn_scale', 'bn_offset'), ())
+    """
+    return _entry(name).weights
 
 
 def create(name: str, config: int = 0, **overrides: Any) -> Program:
@@ -177,13 +205,12 @@ def create(name: str, config: int = 0, **overrides: Any) -> Program:
     >>> create("GMM", b=1, n=77, m=768, k=768)
     <Program GMM(X: float32[1, 77, 768], Y: float32[1, 768, 768]) -> matmul: float32[1, 77, 768]>
     """
-    function, _ = _entry(name)
-    return function(**resolve(name, config, overrides))
+    return _entry(name).function(**resolve(name, config, overrides))
 
 
 def resolve(name: str, config: int, overrides: Config) -> Config:
     """All keywords of a workload's function, checked."""
-    function, configs = _entry(name)
+    function, configs, _ = _entry(name)
     if isinstance(config, bool) or not isinstance(config, int):
         raise TypeError(f"{name}: config must be a number, got {config!r}")
     if not 0 <= config < len(configs):
@@ -207,7 +234,7 @@ def _check_number(name: str, key: str, value: Any) -> None:
         raise ValueError(f"{name}: {key} must be at least {least}, got {value}")
 
 
-def _entry(name: str) -> tuple[Callable[..., Program], tuple[Config, ...]]:
+def _entry(name: str) -> Workload:
     try:
         return CATALOGUE[name]
     except (KeyError, TypeError):

@@ -170,3 +170,9 @@ def test_padding_is_zero_outside() -> None:
     got = interpret(program, x, w)
     assert isinstance(got, np.ndarray)
     assert got.ravel().tolist() == [1, 2, 3, 3, 2, 1]
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_weights_are_inputs_and_never_all_of_them(name: str) -> None:
+    inputs = [b.name for b in workloads.create(name).inputs]
+    assert set(workloads.weights(name)) < set(inputs)

@@ -1,0 +1,1 @@
+"""Who else runs the workloads: PyTorch and TVM."""
