@@ -1,8 +1,7 @@
 """How fast tuning is, and how good.
 
 python benchmarks/search.py [WORKLOAD ...] [--trials N] [--json FILE]  seconds, by what they were spent on
-python benchmarks/search.py --compare [--seeds N]  evolutionary search against random draws
-python benchmarks/search.py --quality [--seeds N]  against no trials, and against twice as many
+python benchmarks/search.py --compare [WORKLOAD ...]  against no trials, random ones, twice as many
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from metaschedule.space.untuned import untuned
 from metaschedule.target import Target, resolve
 
 TIMED = ("GMM", "C2D", "CBR", "SFM")
-COMPARED = ("GMM", "C1D", "C2D", "DEP", "CBR", "TBG")
+COMPARED = ("GMM", "C1D", "DEP", "GRP", "TBG", "SFM")
 
 
 class Counting(Learned):
@@ -68,19 +67,17 @@ def winners_compared(program: Program, schedules: Sequence[Schedule], target: Ta
     return [outcome.latency or float("nan") for outcome in outcomes]
 
 
-def ratio(name: str, seed: int, trials: int, mode: str) -> dict[str, Any]:
-    """How much faster the first way is than the others; above 1 is better."""
+def compared(name: str, seed: int, trials: int) -> dict[str, Any]:
+    """How much faster evolutionary search makes a program than other ways; above 1 is better."""
     program, target = ms.workloads.create(name), resolve()
-    best = ms.tune(program, trials=trials, seed=seed).schedule
-    if mode == "compare":
-        others = {"random": ms.tune(program, trials=trials, seed=seed, strategy="random").schedule}
-    else:
-        others = {
-            "untuned": untuned(program, target),
-            f"{2 * trials} trials": ms.tune(program, trials=2 * trials, seed=seed).schedule,
-        }
-    mine, *theirs = winners_compared(program, [best, *others.values()], target)
-    ratios = {f"vs {other}": seconds / mine for other, seconds in zip(others, theirs)}
+    ways = {
+        "evolutionary": ms.tune(program, trials=trials, seed=seed).schedule,
+        "untuned": untuned(program, target),
+        "random": ms.tune(program, trials=trials, seed=seed, strategy="random").schedule,
+        f"{2 * trials} trials": ms.tune(program, trials=2 * trials, seed=seed).schedule,
+    }
+    mine, *theirs = winners_compared(program, list(ways.values()), target)
+    ratios = {f"vs {way}": seconds / mine for way, seconds in zip(list(ways)[1:], theirs)}
     return {"workload": name, "seed": seed, "us": 1e6 * mine, **ratios}
 
 
@@ -101,13 +98,11 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--compare", action="store_true")
-    parser.add_argument("--quality", action="store_true")
     parser.add_argument("--json", type=Path, help="write the figures to a file")
     options = parser.parse_args()
-    if options.compare or options.quality:
-        mode = "compare" if options.compare else "quality"
+    if options.compare:
         names, seeds = options.workloads or COMPARED, range(options.seeds)
-        rows = [ratio(name, seed, options.trials, mode) for name in names for seed in seeds]
+        rows = [compared(name, seed, options.trials) for name in names for seed in seeds]
     else:
         rows = [times(name, options.trials) for name in options.workloads or TIMED]
     show(rows)

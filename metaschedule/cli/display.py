@@ -9,20 +9,19 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..ir import Program
 from ..report.peak import measured_peak
 from ..search import Progress as Snapshot
 from ..search import Result
 from ..target import Target
-from ..workloads import flops
 
 
 class Display:
     """A live table on a terminal; a line per step elsewhere."""
 
-    def __init__(self, console: Console, programs: Sequence[Program], target: Target) -> None:
+    def __init__(self, console: Console, work: Mapping[str, int], target: Target) -> None:
+        """`work` is how many floating-point operations each program takes."""
         self.console = console
-        self.work = {p.name: flops(p) for p in programs}
+        self.work = work
         self.untuned: dict[str, float | None] = {}
         self.peak = measured_peak(target)  # GFLOPS, before anything else runs
         self.rows: dict[int, Snapshot] = {}
@@ -53,7 +52,7 @@ class Display:
         return f"{p.elapsed:6.1f} s  {p.program}: {p.trials}{of} trials ({counts}), best {self.best(p)}"
 
     def best(self, p: Snapshot) -> str:
-        return described(p.latency, self.work.get(p.program, 0), self.peak)
+        return described(p.latency, self.work[p.program], self.peak)
 
     def table(self, last: Snapshot) -> Table:
         table = Table("program", "best", "untuned", "outcomes", "model", title=self.headline(last))
@@ -85,13 +84,15 @@ def described(latency: float | None, work: float, peak: float) -> str:
     return f"{microseconds(latency)}, {rate:.1f} GFLOPS, {100 * rate / peak:.0f}% of peak"
 
 
-def summary(results: Sequence[Result], untuned: Mapping[str, float | None], peak: float) -> Table:
+def summary(results: Sequence[Result], display: Display) -> Table:
     """One row for each program."""
-    table = Table("program", "best", "won over untuned", "trials", "seconds", title=f"peak {peak:.0f} GFLOPS")
+    title = f"peak {display.peak:.0f} GFLOPS"
+    table = Table("program", "best", "won over untuned", "trials", "seconds", title=title)
     for r in results:
-        before = untuned.get(r.program.name)
+        before = display.untuned.get(r.program.name)
         won = f"{before / r.latency:.2f}x" if before and r.latency else "-"
         spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in r.seconds.items())
         counts = ", ".join(f"{n} {kind}" for kind, n in r.outcomes.most_common())
-        table.add_row(r.program.name, described(r.latency, flops(r.program), peak), won, counts, spent)
+        best = described(r.latency, display.work[r.program.name], display.peak)
+        table.add_row(r.program.name, best, won, counts, spent)
     return table

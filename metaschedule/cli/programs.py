@@ -37,6 +37,14 @@ def find_program(spec: str, config: int = 0) -> Program:
     return program
 
 
+def work(spec: str, config: int, program: Program) -> int:
+    """Floating-point operations, by which people judge a latency; 0 if they cannot be counted."""
+    try:
+        return workloads.flops(program) if ":" in spec else workloads.flops(spec, config)
+    except ValueError:
+        return 0
+
+
 def loaded(path: Path, name: str) -> Any:
     """What is called `name` in a Python file."""
     if not path.is_file():

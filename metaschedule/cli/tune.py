@@ -14,7 +14,7 @@ from .. import workloads
 from ..search import Result, tune
 from ..target import resolve
 from .display import Display, summary
-from .programs import find_program
+from .programs import find_program, work
 
 
 def command(
@@ -34,8 +34,9 @@ def command(
         logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
     names = workloads.names() if programs == ["all"] else programs
     found = [find_program(name, config) for name in names]
+    operations = {p.name: work(name, config, p) for name, p in zip(names, found)}
     console = Console(stderr=as_json)
-    with Display(console, found, resolve(target)) as display:
+    with Display(console, operations, resolve(target)) as display:
         results: list[Result] = tune(
             found, trials=trials, minutes=minutes, seed=seed, database=db, target=target,
             strategy=strategy, progress=display.update,
@@ -43,7 +44,7 @@ def command(
     if as_json:
         print(json.dumps([as_data(r) for r in results]))
     else:
-        console.print(summary(results, display.untuned, display.peak))
+        console.print(summary(results, display))
         if len(results) == 1:
             console.print(str(results[0].trace), markup=False, highlight=False, soft_wrap=True)
     if any(r.best is None for r in results):

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metaschedule.cli import app
+from metaschedule.cli.programs import work
 
 FILE = """
 import metaschedule as ms
@@ -113,6 +114,17 @@ def test_tune_then_look_into_the_database(file: Path, tmp_path: Path) -> None:
     assert "added, 0 there already" in run("db", "import", other, lines)[1]
     assert "0 records added" in run("db", "merge", other, db)[1]
     assert run("db", "best", db, "GMM")[0] == 1  # another program
+
+
+def test_work_by_which_latencies_are_judged() -> None:
+    t2d = ms.workloads.create("T2D")
+    assert work("T2D", 0, t2d) == ms.workloads.flops("T2D") < work("file.py:t2d", 0, t2d)
+    endless = ms.parse("""
+def endless(X: T.Tensor((1,), "float32"), Y: T.Output((1,), "float32")):
+    while X[0] > 0.0:
+        Y[0] = X[0]
+""")
+    assert work("file.py:endless", 0, endless) == 0
 
 
 def test_errors_are_a_line_on_standard_error(tmp_path: Path) -> None:
