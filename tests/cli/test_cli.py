@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import metaschedule as ms
 from metaschedule.cli import app
 from metaschedule.cli.programs import work
 
