@@ -1,3 +1,14 @@
 """The lowerings, by family; importing this package registers them all."""
 
-from . import elementwise, matmul, views
+from . import (
+    activations,
+    arithmetic,
+    creation,
+    functions,
+    gather,
+    logic,
+    matmul,
+    movement,
+    padding,
+    views,
+)

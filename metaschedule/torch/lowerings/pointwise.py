@@ -12,7 +12,7 @@ from ... import te
 from ...ir import Expr, const
 from ..dtypes import Promotion, promoted
 from ..graph import Target
-from ..lowering import Kind, lowers
+from ..lowering import Kind, NotLowered, lowers
 
 Element = Callable[..., Expr]
 
@@ -20,31 +20,42 @@ Element = Callable[..., Expr]
 def elementwise(
     *targets: Target, promotion: Promotion = Promotion.DEFAULT, result: str | None = None
 ) -> Callable[[Element], Element]:
-    """Registers a function of elements. It gets those of its parameters without a default as expressions in
-    the dtype that torch computes in (absent ones stay None), the others as the numbers they are.
-
-    `result` is the dtype of the result if the operands do not decide it.
-    """
+    """Registers a function of elements. Its parameters without a default are operands, the others are the
+    numbers that ATen's arguments of that place are."""
 
     def register(element: Element) -> Element:
         parameters = inspect.signature(element).parameters.values()
         count = sum(p.default is p.empty for p in parameters)
 
         def lowering(*args: Any, **kwargs: Any) -> te.Tensor:
-            operands, rest = args[:count], args[count:]
-            given = [o for o in operands if o is not None]
-            computed_in, promoted_to = promoted(*given, promotion=promotion)
+            def value(*operands: Any) -> Expr:
+                return element(*operands, *args[count:], **kwargs)
 
-            def value(*i: Expr) -> Expr:
-                elements = [None if o is None else element_of(o, i, computed_in) for o in operands]
-                return te.cast(element(*elements, *rest, **kwargs), result or promoted_to)
-
-            return te.compute(broadcast_shape(*given), value, name=element.__name__.rstrip("_"))
+            return pointwise(element.__name__, value, *args[:count], promotion=promotion, result=result)
 
         lowers(*targets, kind=Kind.ELEMENTWISE)(lowering)
         return element
 
     return register
+
+
+def pointwise(
+    name: str,
+    element: Element,
+    *operands: Any,
+    promotion: Promotion = Promotion.DEFAULT,
+    result: str | None = None,
+) -> te.Tensor:
+    """The tensor of `element` of the operands' elements, which it gets in the dtype that torch computes in
+    (None for absent operands). `result` is the dtype of the result if the operands do not decide it."""
+    given = [o for o in operands if o is not None]
+    computed_in, promoted_to = promoted(*given, promotion=promotion)
+
+    def value(*i: Expr) -> Expr:
+        elements = [None if o is None else element_of(o, i, computed_in) for o in operands]
+        return te.cast(element(*elements), result or promoted_to)
+
+    return te.compute(broadcast_shape(*given), value, name=name)
 
 
 def broadcast_shape(*operands: Any) -> tuple[int, ...]:
@@ -55,7 +66,10 @@ def element_of(operand: Any, index: Sequence[Expr], dtype: str) -> Expr:
     """The element of a tensor, or the number, that broadcasting puts at `index`."""
     if isinstance(operand, te.Tensor):
         return te.cast(broadcast(operand, index), dtype)
-    return const(operand, dtype)
+    try:
+        return const(operand, dtype)
+    except OverflowError as error:
+        raise NotLowered(str(error)) from None
 
 
 def broadcast(x: te.Tensor, index: Sequence[Expr]) -> Expr:

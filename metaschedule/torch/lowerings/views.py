@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from ... import te
 from ...ir import Expr, const
-from ..lowering import Kind, lowers
+from ..lowering import Kind, NotLowered, lowers
 
 aten = torch.ops.aten
 
@@ -18,7 +17,8 @@ aten = torch.ops.aten
 def reshaped(x: te.Tensor, shape: Sequence[int], name: str = "view") -> te.Tensor:
     """`x` with another shape. Dimensions that both have stay as they are, so that the indices of the others
     are divided no more than needed."""
-    groups = common_groups(x.shape, tuple(shape))
+    shape = tuple(shape)
+    groups = common_groups(x.shape, shape)
 
     def element(*i: Expr) -> Expr:
         index: list[Expr] = []
@@ -29,7 +29,7 @@ def reshaped(x: te.Tensor, shape: Sequence[int], name: str = "view") -> te.Tenso
             index += digits(flat, [x.shape[d] for d in old])
         return x[tuple(index)]
 
-    return te.compute(tuple(shape), element, name=name)
+    return te.compute(shape, element, name=name)
 
 
 def common_groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
@@ -59,18 +59,78 @@ def common_groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, r
 
 
 def digits(flat: Expr, extents: Sequence[int]) -> list[Expr]:
-    """The indices of an element, given its position in row-major order."""
+    """The indices of an element, given its position in row-major order.
+
+    >>> from metaschedule.ir import Var
+    >>> [str(d) for d in digits(Var("i"), (2, 1, 3))]
+    ['i // 3', '0', 'i % 3']
+    """
     found: list[Expr] = []
     stride = math.prod(extents)
-    for at, extent in enumerate(extents):
-        stride //= max(extent, 1)
-        digit = const(0) if extent == 1 else flat // stride
-        found.append(digit % extent if at and extent > 1 else digit)
+    first = True
+    for extent in extents:
+        if extent <= 1:
+            found.append(const(0))
+            continue
+        stride //= extent
+        digit = flat // stride
+        found.append(digit if first else digit % extent)
+        first = False
     return found
 
 
-@lowers(aten.view.default, aten._unsafe_view.default, aten.reshape.default, kind=Kind.VIEW)
-def view(x: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
+def wrapped(dim: int, rank: int) -> int:
+    """A dimension counted from the front; of a tensor without dimensions torch allows 0 and -1."""
+    return dim % rank if rank else 0
+
+
+@lowers(
+    *(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.view_copy.default),
+    kind=Kind.VIEW,
+)
+def view(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
     rest = math.prod(n for n in shape if n != -1)
     known = math.prod(x.shape) // rest if rest else 0
     return reshaped(x, [known if n == -1 else n for n in shape])
+
+
+@lowers(aten.flatten.using_ints, kind=Kind.VIEW)
+def flatten(x: te.Tensor, start: int, end: int) -> te.Tensor:
+    start, end = wrapped(start, x.ndim), wrapped(end, x.ndim)
+    return reshaped(x, (*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
+
+
+@lowers(aten.unflatten.int, kind=Kind.VIEW)
+def unflatten(x: te.Tensor, dim: int, sizes: Sequence[int]) -> te.Tensor:
+    dim = wrapped(dim, x.ndim)
+    return view(x, (*x.shape[:dim], *sizes, *x.shape[dim + 1 :]))
+
+
+@lowers(aten.unsqueeze.default, kind=Kind.VIEW)
+def unsqueeze(x: te.Tensor, dim: int) -> te.Tensor:
+    dim = wrapped(dim, x.ndim + 1)
+    return reshaped(x, (*x.shape[:dim], 1, *x.shape[dim:]))
+
+
+@lowers(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, kind=Kind.VIEW)
+def squeeze(x: te.Tensor, dims: int | Sequence[int] | None = None) -> te.Tensor:
+    if dims is None:
+        dims = range(x.ndim)
+    named = {wrapped(d, x.ndim) for d in ([dims] if isinstance(dims, int) else dims)}
+    return reshaped(x, [n for d, n in enumerate(x.shape) if d not in named or n != 1])
+
+
+@lowers(
+    *(aten.alias.default, aten.clone.default, aten.contiguous.default, aten.detach.default),
+    aten.lift_fresh_copy.default,
+    kind=Kind.VIEW,
+)
+def identity(x: te.Tensor) -> te.Tensor:
+    return reshaped(x, x.shape)
+
+
+@lowers(aten.dropout.default, kind=Kind.VIEW)
+def dropout(x: te.Tensor, probability: float, train: bool) -> te.Tensor:
+    if train and probability > 0:
+        raise NotLowered("dropout while training needs random numbers")
+    return identity(x)

@@ -1,0 +1,188 @@
+"""Arithmetic, element by element: of floats, integers and (where torch has it) bools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ... import te
+from ...ir import Const, Expr, const, is_float, is_integer
+from ..dtypes import Promotion
+from ..lowering import Kind, NotLowered, lowers
+from .pointwise import elementwise, pointwise
+
+aten = torch.ops.aten
+
+
+@elementwise(aten.add.Tensor, aten.add.Scalar)
+def add(x: Expr, y: Expr, alpha: float = 1) -> Expr:
+    if x.dtype == "bool":
+        return x | y
+    return x + scaled(y, alpha)
+
+
+@elementwise(aten.sub.Tensor, aten.sub.Scalar)
+def sub(x: Expr, y: Expr, alpha: float = 1) -> Expr:
+    return x - scaled(y, alpha)
+
+
+@elementwise(aten.rsub.Tensor, aten.rsub.Scalar)
+def rsub(x: Expr, y: Expr, alpha: float = 1) -> Expr:
+    return y - scaled(x, alpha)
+
+
+def scaled(x: Expr, factor: float) -> Expr:
+    return x if factor == 1 else x * factor
+
+
+@elementwise(aten.mul.Tensor, aten.mul.Scalar)
+def mul(x: Expr, y: Expr) -> Expr:
+    return x & y if x.dtype == "bool" else x * y
+
+
+@elementwise(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, promotion=Promotion.INT_TO_FLOAT)
+def div(x: Expr, y: Expr) -> Expr:
+    return x / y
+
+
+@elementwise(aten.floor_divide.default, aten.floor_divide.Scalar)
+def floor_divide(x: Expr, y: Expr) -> Expr:
+    return x // y
+
+
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode, kind=Kind.ELEMENTWISE)
+def div_rounded(x: te.Tensor, y: Any, rounding_mode: str | None) -> te.Tensor:
+    if rounding_mode is None:
+        return pointwise("div", div, x, y, promotion=Promotion.INT_TO_FLOAT)
+    return pointwise("div", floor_divide if rounding_mode == "floor" else truncated, x, y)
+
+
+def truncated(x: Expr, y: Expr) -> Expr:
+    """The quotient, rounded towards zero."""
+    if is_float(x.dtype):
+        return te.trunc(x / y)
+    quotient = x // y
+    return te.select((x % y != 0) & ((x < 0) != (y < 0)), quotient + 1, quotient)
+
+
+@elementwise(aten.remainder.Tensor, aten.remainder.Scalar)
+def remainder(x: Expr, y: Expr) -> Expr:
+    return x % y
+
+
+@elementwise(aten.fmod.Tensor, aten.fmod.Scalar)
+def fmod(x: Expr, y: Expr) -> Expr:
+    if is_integer(x.dtype):
+        return x - truncated(x, y) * y
+    rest = te.abs(x) % te.abs(y)
+    return te.select(x < 0, -rest, rest)
+
+
+@elementwise(
+    aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar, promotion=Promotion.BOOL_TO_LONG
+)
+def pow(x: Expr, y: Expr) -> Expr:
+    exponent = y.value if isinstance(y, Const) else None
+    if exponent in (2, 3):
+        return x * x if exponent == 2 else x * x * x
+    if is_integer(x.dtype):
+        return integer_power(x, exponent)
+    if exponent == 0.5:
+        return te.sqrt(x)
+    return te.pow(x, y)
+
+
+def integer_power(x: Expr, exponent: float | None) -> Expr:
+    if exponent is None or exponent < 0:
+        raise NotLowered("a power of integers whose exponent is not known, or negative")
+    result: Expr = const(1, x.dtype)
+    for bit in f"{int(exponent):b}":
+        result = result * result
+        if bit == "1":
+            result = result * x
+    return result
+
+
+@elementwise(aten.square.default, promotion=Promotion.BOOL_TO_LONG)
+def square(x: Expr) -> Expr:
+    return x * x
+
+
+@elementwise(aten.neg.default)
+def neg(x: Expr) -> Expr:
+    return -x
+
+
+@elementwise(aten.abs.default)
+def absolute(x: Expr) -> Expr:
+    return x if x.dtype in ("bool", "uint8") else te.abs(x)
+
+
+@elementwise(aten.sign.default, aten.sgn.default)
+def sign(x: Expr) -> Expr:
+    if x.dtype == "bool":
+        return x
+    one, zero = const(1, x.dtype), const(0, x.dtype)
+    if x.dtype == "uint8":
+        return te.select(x > 0, one, zero)
+    return te.select(x > 0, one, te.select(x < 0, const(-1, x.dtype), zero))
+
+
+@elementwise(aten.maximum.default)
+def maximum(x: Expr, y: Expr) -> Expr:
+    return x | y if x.dtype == "bool" else te.maximum(x, y)
+
+
+@elementwise(aten.minimum.default)
+def minimum(x: Expr, y: Expr) -> Expr:
+    return x & y if x.dtype == "bool" else te.minimum(x, y)
+
+
+@elementwise(aten.fmax.default)
+def fmax(x: Expr, y: Expr) -> Expr:
+    return ignoring_nan(x, y, maximum(x, y))
+
+
+@elementwise(aten.fmin.default)
+def fmin(x: Expr, y: Expr) -> Expr:
+    return ignoring_nan(x, y, minimum(x, y))
+
+
+def ignoring_nan(x: Expr, y: Expr, both: Expr) -> Expr:
+    if not is_float(x.dtype):
+        return both
+    return te.select(te.isnan(x), y, te.select(te.isnan(y), x, both))
+
+
+@elementwise(aten.clamp.default, aten.clamp.Tensor)
+def clamp(x: Expr, low: Expr | None, high: Expr | None) -> Expr:
+    if low is not None:
+        x = te.maximum(x, low)
+    return x if high is None else te.minimum(x, high)
+
+
+@elementwise(aten.clamp_min.default, aten.clamp_min.Tensor)
+def clamp_min(x: Expr, low: Expr) -> Expr:
+    return te.maximum(x, low)
+
+
+@elementwise(aten.clamp_max.default, aten.clamp_max.Tensor)
+def clamp_max(x: Expr, high: Expr) -> Expr:
+    return te.minimum(x, high)
+
+
+@elementwise(aten.addcmul.default)
+def addcmul(x: Expr, y: Expr, z: Expr, value: float = 1) -> Expr:
+    return x + scaled(y, value) * z
+
+
+@elementwise(aten.addcdiv.default)
+def addcdiv(x: Expr, y: Expr, z: Expr, value: float = 1) -> Expr:
+    return x + scaled(y, value) / z
+
+
+@elementwise(aten.lerp.Scalar, aten.lerp.Tensor)
+def lerp(start: Expr, end: Expr, weight: Expr) -> Expr:
+    way = end - start
+    return te.select(te.abs(weight) < 0.5, start + weight * way, end - way * (1 - weight))

@@ -1,0 +1,83 @@
+"""Elements from places that other tensors tell.
+
+An index that is out of bounds (an error in torch) reads some element within them, never other memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import te
+from ...ir import INDEX, Expr
+from ..lowering import Kind, NotLowered, lowers
+from .pointwise import broadcast, broadcast_shape
+from .views import wrapped
+
+aten = torch.ops.aten
+
+
+def within(index: Expr, extent: int) -> Expr:
+    """An index that is certainly valid; negative ones count from the end."""
+    index = te.cast(index, INDEX)
+    return te.maximum(te.minimum(te.select(index < 0, index + extent, index), extent - 1), 0)
+
+
+@lowers(aten.embedding.default, kind=Kind.INJECTIVE)
+def embedding(
+    weight: te.Tensor, indices: te.Tensor, padding: int, scale_by_frequency: bool, sparse: bool
+) -> te.Tensor:
+    rows, columns = weight.shape
+    return te.compute(
+        (*indices.shape, columns),
+        lambda *i: weight[within(indices[i[:-1]], rows), i[-1]],
+        name="embedding",
+    )
+
+
+@lowers(aten.gather.default, kind=Kind.INJECTIVE)
+def gather(x: te.Tensor, dim: int, index: te.Tensor, sparse_grad: bool = False) -> te.Tensor:
+    if x.ndim == 0:
+        return te.compute(index.shape, lambda *i: x[()], name="gather")
+    dim = wrapped(dim, x.ndim)
+    return te.compute(
+        index.shape,
+        lambda *i: x[*i[:dim], within(index[i], x.shape[dim]), *i[dim + 1 :]],
+        name="gather",
+    )
+
+
+@lowers(aten.index_select.default, kind=Kind.INJECTIVE)
+def index_select(x: te.Tensor, dim: int, index: te.Tensor) -> te.Tensor:
+    if x.ndim == 0 or index.ndim == 0:
+        raise NotLowered("index_select of or by a tensor without dimensions")
+    dim = wrapped(dim, x.ndim)
+    return te.compute(
+        (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]),
+        lambda *i: x[*i[:dim], within(index[i[dim]], x.shape[dim]), *i[dim + 1 :]],
+        name="index_select",
+    )
+
+
+@lowers(aten.index.Tensor, aten._unsafe_index.Tensor, kind=Kind.INJECTIVE)
+def index(x: te.Tensor, indices: Sequence[te.Tensor | None]) -> te.Tensor:
+    """The dimensions that index tensors replace come where the first of them was, or first of all if they
+    were not next to each other."""
+    given = {d: at for d, at in enumerate(indices) if at is not None}
+    if any(at.dtype in ("bool", "uint8") for at in given.values()):
+        raise NotLowered("the extent of a selection by a mask is known only at run time")
+    places = broadcast_shape(*given.values())
+    adjacent = list(given) == list(range(min(given), max(given) + 1))
+    first = min(given) if adjacent else 0
+    kept = [d for d in range(x.ndim) if d not in given]
+    rest = [x.shape[d] for d in kept]
+
+    def element(*i: Expr) -> Expr:
+        place = i[first : first + len(places)]
+        own = dict(zip(kept, i[:first] + i[first + len(places) :]))
+        for d, at in given.items():
+            own[d] = within(broadcast(at, place), x.shape[d])
+        return x[tuple([own[d] for d in range(x.ndim)])]
+
+    return te.compute((*rest[:first], *places, *rest[first:]), element, name="index")
