@@ -43,3 +43,8 @@ def _stand_in(operand: Any) -> Any:
     if not isinstance(operand, te.Tensor):
         return operand
     return torch.empty(operand.shape, dtype=torch_dtype(operand.dtype), device="meta")
+
+
+def accumulator(dtype: str) -> str:
+    """The dtype in which torch sums numbers of `dtype`, to be rounded at the end."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
+from typing import Any
 
-from metaschedule import te
-from metaschedule.errors import InternalError
-from metaschedule.torch.lowering import NotLowered, lower
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from metaschedule import te  # noqa: E402
+from metaschedule.errors import InternalError  # noqa: E402
+from metaschedule.torch.lowering import NotLowered, lower  # noqa: E402
 
 aten = torch.ops.aten
 

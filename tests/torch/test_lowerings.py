@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("torch")
+
 from metaschedule.torch.graph import Target
 from metaschedule.torch.lowering import LOWERINGS
 from tests.torch import samples_elementwise, samples_heavy, samples_movement

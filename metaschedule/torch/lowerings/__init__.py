@@ -3,6 +3,7 @@
 from . import (
     activations,
     arithmetic,
+    convolution,
     creation,
     functions,
     gather,

@@ -126,4 +126,4 @@ def to_copy(x: te.Tensor, dtype: torch.dtype | None = None) -> te.Tensor:
 @lowers(aten.copy.default, kind=Kind.ELEMENTWISE)
 def copy(x: te.Tensor, source: te.Tensor) -> te.Tensor:
     kind = x.dtype
-    return te.compute(x.shape, lambda *i: te.cast(broadcast(source, i), kind), name="copy")
+    return te.compute(x.shape, lambda *i: te.cast(broadcast(source, i, x.shape), kind), name="copy")

@@ -77,7 +77,7 @@ def index(x: te.Tensor, indices: Sequence[te.Tensor | None]) -> te.Tensor:
         place = i[first : first + len(places)]
         own = dict(zip(kept, i[:first] + i[first + len(places) :]))
         for d, at in given.items():
-            own[d] = within(broadcast(at, place), x.shape[d])
+            own[d] = within(broadcast(at, place, places), x.shape[d])
         return x[tuple([own[d] for d in range(x.ndim)])]
 
     return te.compute((*rest[:first], *places, *rest[first:]), element, name="index")

@@ -112,19 +112,21 @@ def signbit(x: Expr) -> Expr:
 )
 def where(condition: te.Tensor, x: Any, y: Any) -> te.Tensor:
     dtype = promoted(x, y, promotion=Promotion.NO_OPMATH)[1]
-    return te.compute(
-        broadcast_shape(condition, x, y),
-        lambda *i: te.select(
-            te.cast(broadcast(condition, i), "bool"), element_of(x, i, dtype), element_of(y, i, dtype)
-        ),
-        name="where",
-    )
+    shape = broadcast_shape(condition, x, y)
+
+    def element(*i: Expr) -> Expr:
+        chosen = te.cast(broadcast(condition, i, shape), "bool")
+        return te.select(chosen, element_of(x, i, shape, dtype), element_of(y, i, shape, dtype))
+
+    return te.compute(shape, element, name="where")
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor, kind=Kind.ELEMENTWISE)
 def masked_fill(x: te.Tensor, mask: te.Tensor, value: Any) -> te.Tensor:
-    return te.compute(
-        broadcast_shape(x, mask),
-        lambda *i: te.select(broadcast(mask, i), element_of(value, i, x.dtype), broadcast(x, i)),
-        name="masked_fill",
-    )
+    shape = broadcast_shape(x, mask)
+
+    def element(*i: Expr) -> Expr:
+        filled = element_of(value, i, shape, x.dtype)
+        return te.select(broadcast(mask, i, shape), filled, broadcast(x, i, shape))
+
+    return te.compute(shape, element, name="masked_fill")

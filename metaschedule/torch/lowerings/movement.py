@@ -11,6 +11,7 @@ from ... import te
 from ...ir import Expr, const
 from ..dtypes import Promotion, promoted
 from ..lowering import Kind, NotLowered, lowers
+from .pointwise import broadcast
 from .views import reshaped, wrapped
 
 aten = torch.ops.aten
@@ -49,11 +50,7 @@ def t(x: te.Tensor) -> te.Tensor:
 def expand(x: te.Tensor, sizes: Sequence[int], implicit: bool = False) -> te.Tensor:
     new = len(sizes) - x.ndim
     shape = [x.shape[d - new] if n == -1 else n for d, n in enumerate(sizes)]
-    return te.compute(
-        shape,
-        lambda *i: x[tuple([const(0) if n == 1 else v for v, n in zip(i[new:], x.shape, strict=True)])],
-        name="expand",
-    )
+    return te.compute(shape, lambda *i: broadcast(x, i, shape), name="expand")
 
 
 @lowers(aten.slice.Tensor, kind=Kind.INJECTIVE)

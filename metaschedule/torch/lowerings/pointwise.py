@@ -51,27 +51,31 @@ def pointwise(
     given = [o for o in operands if o is not None]
     computed_in, promoted_to = promoted(*given, promotion=promotion)
 
+    shape = broadcast_shape(*given)
+
     def value(*i: Expr) -> Expr:
-        elements = [None if o is None else element_of(o, i, computed_in) for o in operands]
+        elements = [None if o is None else element_of(o, i, shape, computed_in) for o in operands]
         return te.cast(element(*elements), result or promoted_to)
 
-    return te.compute(broadcast_shape(*given), value, name=name)
+    return te.compute(shape, value, name=name)
 
 
 def broadcast_shape(*operands: Any) -> tuple[int, ...]:
     return tuple(torch.broadcast_shapes(*[o.shape for o in operands if isinstance(o, te.Tensor)]))
 
 
-def element_of(operand: Any, index: Sequence[Expr], dtype: str) -> Expr:
-    """The element of a tensor, or the number, that broadcasting puts at `index`."""
+def element_of(operand: Any, index: Sequence[Expr], shape: Sequence[int], dtype: str) -> Expr:
+    """The element of a tensor, or the number, that broadcasting to `shape` puts at `index`."""
     if isinstance(operand, te.Tensor):
-        return te.cast(broadcast(operand, index), dtype)
+        return te.cast(broadcast(operand, index, shape), dtype)
     try:
         return const(operand, dtype)
     except OverflowError as error:
         raise NotLowered(str(error)) from None
 
 
-def broadcast(x: te.Tensor, index: Sequence[Expr]) -> Expr:
-    aligned = index[len(index) - x.ndim :]
-    return x[tuple([0 if extent == 1 else i for i, extent in zip(aligned, x.shape, strict=True)])]
+def broadcast(x: te.Tensor, index: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """Only a stretched dimension reads at 0: elsewhere the loop stays visible, also if its extent is 1."""
+    first = len(shape) - x.ndim
+    aligned = zip(index[first:], x.shape, shape[first:], strict=True)
+    return x[tuple([i if own == extent else 0 for i, own, extent in aligned])]
