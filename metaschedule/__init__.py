@@ -10,6 +10,8 @@
 
 __version__ = "0.1.0"  # first, because records name it
 
+from typing import TYPE_CHECKING, Any
+
 from . import cost, database, ir, runtime, search, space, target, te, workloads
 from .build import build
 from .errors import InternalError, ScheduleError, ScriptError, VerifyError
@@ -45,7 +47,20 @@ __all__ = [
     "structural_hash",
     "target",
     "te",
+    "torch",
     "tune",
     "verify",
     "workloads",
 ]
+
+if TYPE_CHECKING:
+    from . import torch
+
+
+def __getattr__(name: str) -> Any:
+    """`metaschedule.torch` imports PyTorch, so it is imported when it is asked for."""
+    if name == "torch":
+        from importlib import import_module
+
+        return import_module("metaschedule.torch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

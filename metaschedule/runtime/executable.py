@@ -103,6 +103,13 @@ class Executable:
         return self.kernel.entry
 
     @property
+    def entry(self) -> int:
+        """The address of the kernel."""
+        if self._loaded is None:
+            raise RuntimeError(self._why_not)
+        return self._loaded[self.kernel.entry]
+
+    @property
     def inputs(self) -> tuple[ArgSpec, ...]:
         """The inputs a call takes: all but the bound constants."""
         return tuple(spec for spec in self.kernel.inputs if spec.name not in self.constants)

@@ -73,6 +73,35 @@ class Runtime(ctypes.Structure):
     ]
 
 
+class Argument(ctypes.Structure):
+    """Where a step of a sequence finds an argument: so far behind one of the addresses of the call."""
+
+    _fields_ = [("base", i64), ("offset", i64)]
+
+
+class Step(ctypes.Structure):
+    """A kernel of a sequence. Its first argument is its workspace."""
+
+    _fields_ = [
+        ("entry", pointer),
+        ("arguments", ctypes.POINTER(Argument)),
+        ("count", i64),
+        ("max_threads", i64),
+    ]
+
+
+class Steps(ctypes.Structure):
+    """Kernels that run one after the other."""
+
+    _fields_ = [
+        ("steps", ctypes.POINTER(Step)),
+        ("count", i64),
+        ("bases", i64),
+        ("most_arguments", i64),
+        ("process", ctypes.POINTER(Process)),
+    ]
+
+
 class Workspace(ctypes.Structure):
     """The head of a workspace, 64 bytes before its memory."""
 
@@ -110,7 +139,9 @@ class Tensor(ctypes.Structure):
     ]
 
 
-STRUCTURES = {s.__name__: s for s in (Process, Param, Context, Runtime, Workspace, Array, Tensor)}
+STRUCTURES = {
+    s.__name__: s for s in (Process, Param, Context, Runtime, Argument, Step, Steps, Workspace, Array, Tensor)
+}
 FIELD = re.compile(r"^ *(%[\w.]+) = (get|at) %(\w+)\.(\w+), (%[\w.]+)$", re.MULTILINE)
 
 

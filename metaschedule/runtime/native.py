@@ -21,14 +21,15 @@ from metaschedule.target import native
 
 from .compile import compile_object
 from .kernel import ArgSpec, Kernel, align
-from .layout import Array, Context, Param, Process
+from .layout import Array, Context, Param, Process, Steps
 from .loader import find_symbol, load_object
 from .native_text import TEXT
+from .sequence_text import TEXT as SEQUENCE_TEXT
 
 INPUT, OUTPUT, BOUND = 0, 1, 2
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's flags
 METH_FASTCALL = 0x80
-EXPORTS = ("call_arrays", "call_pointers", "take", "give", "drain", "prepare", "bench")
+EXPORTS = ("call_arrays", "call_pointers", "take", "give", "drain", "prepare", "bench", "run_steps")
 _PYTHON = (
     "PyLong_AsVoidPtr PyLong_FromLong PyErr_NoMemory PyErr_Clear PyEval_SaveThread "
     "PyEval_RestoreThread PyObject_GetAttr Py_DecRef"
@@ -93,7 +94,7 @@ class Native:
         for name in ("posix_memalign", "free", "clock_gettime"):
             externals[name] = find_symbol(name)
         # Unoptimised: it is in SSA form already, and optimising takes longer than it ever saves.
-        code = compile_object(TEXT, native(), opt=0)
+        code = compile_object(TEXT + SEQUENCE_TEXT, native(), opt=0)
         self._loaded = load_object(code, EXPORTS, externals)
         pointer, i64 = ctypes.c_void_p, ctypes.c_int64
         with_gil = ctypes.PYFUNCTYPE
@@ -107,12 +108,12 @@ class Native:
         )
         self._methods = {
             name: MethodDef(name.encode(), self._loaded[name], METH_FASTCALL, None)
-            for name in ("call_arrays", "call_pointers")
+            for name in ("call_arrays", "call_pointers", "run_steps")
         }
         if arrays_as_expected():
             PROCESS.array_type = id(np.ndarray)
 
-    def function(self, name: str, context: Context) -> Callable[..., int]:
+    def function(self, name: str, context: Context | Steps) -> Callable[..., int]:
         """A Python function of the module that works on `context`, which the caller keeps alive."""
         method = self._methods[name]
         return new_function(ctypes.addressof(method), ctypes.addressof(context), None)

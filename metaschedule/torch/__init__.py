@@ -1,3 +1,14 @@
-"""Models of PyTorch on our kernels: a `torch.compile` backend that tunes."""
+"""Models of PyTorch on our kernels: a `torch.compile` backend that tunes.
+
+>>> import torch
+>>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+>>> compiled = torch.compile(model, backend="metaschedule")
+>>> with torch.no_grad():
+...     compiled(torch.ones(2, 8)).shape
+torch.Size([2, 4])
+"""
 
 from . import lowerings
+from .backend import backend, register
+
+register()

@@ -87,14 +87,14 @@ class Node:
 
 
 class Graph:
-    """`nodes` are in an order in which they can run. `outputs` are values, or None where a model returns
-    None."""
+    """`nodes` are in an order in which they can run. `outputs` are values, or whatever else a model returns
+    (None, a number)."""
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
         self.constants: dict[Value, torch.Tensor] = {}
         self.nodes: list[Node] = []
-        self.outputs: list[Value | None] = []
+        self.outputs: list[Any] = []
         self._names: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
@@ -144,7 +144,7 @@ class Graph:
 
     def prune(self) -> None:
         """Remove nodes and constants that no output needs."""
-        needed = {v for v in self.outputs if v is not None}
+        needed = set(values_in(self.outputs))
         kept: list[Node] = []
         for node in reversed(self.nodes):
             if needed & set(node.results):
@@ -162,7 +162,7 @@ class Graph:
         lines = [f"graph({', '.join(map(repr, self.inputs))})"]
         lines += [f"  {value!r} = constant" for value in self.constants]
         lines += [f"  {node!r}" for node in self.nodes]
-        lines += [f"  return {', '.join('None' if v is None else v.name for v in self.outputs)}"]
+        lines += [f"  return {', '.join(map(shown, self.outputs))}"]
         return "\n".join(lines)
 
 
@@ -179,12 +179,17 @@ def values_in(argument: Any) -> Iterator[Value]:
 
 def with_values(argument: Any, change: Callable[[Value], Any]) -> Any:
     """The argument with something else in place of each value."""
-    if isinstance(argument, Value):
+    return replaced(argument, Value, change)
+
+
+def replaced(argument: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """The argument with something else in place of each object of a kind."""
+    if isinstance(argument, kind):
         return change(argument)
     if isinstance(argument, (list, tuple)):
-        return type(argument)([with_values(item, change) for item in argument])
+        return type(argument)([replaced(item, kind, change) for item in argument])
     if isinstance(argument, dict):
-        return {key: with_values(item, change) for key, item in argument.items()}
+        return {key: replaced(item, kind, change) for key, item in argument.items()}
     return argument
 
 

@@ -1,0 +1,65 @@
+"""`Sequence`: kernels called one after the other, without Python or allocation between them.
+
+The arguments of each kernel lie at fixed offsets behind a few addresses (*bases*) that a call gives: the
+memory for intermediate results, inputs, outputs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .executable import Executable, KernelAssertion
+from .layout import Argument, Step, Steps
+from .native import PROCESS, native_module
+from .threads import THREADS
+
+
+class Place(NamedTuple):
+    """So many bytes behind the base of this number. Base 0 is address 0: fixed memory is there, too."""
+
+    base: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A kernel, whatever constants it is bound to, with the places of all its parameters."""
+
+    executable: Executable
+    arguments: tuple[Place, ...]
+    workspace: Place
+
+
+class Sequence:
+    """Called with the number of threads and the address of every base from 1 on."""
+
+    def __init__(self, calls: Items[KernelCall], bases: int) -> None:
+        self.calls = list(calls)
+        self._arguments: list[ctypes.Array[Argument]] = []  # what the steps point into
+        steps = (Step * max(1, len(self.calls)))(*map(self._step, self.calls))
+        most = max((len(a) for a in self._arguments), default=0)
+        self._steps = Steps(steps, len(self.calls), bases, most, ctypes.pointer(PROCESS))
+        self._run = native_module().function("run_steps", self._steps)
+
+    def _step(self, call: KernelCall) -> Step:
+        places = [call.workspace, *call.arguments]
+        arguments = (Argument * len(places))(*[Argument(*place) for place in places])
+        self._arguments.append(arguments)
+        kernel = call.executable.kernel
+        return Step(call.executable.entry, arguments, len(places), kernel.max_threads)
+
+    def __call__(self, threads: int, *bases: int) -> None:
+        if not THREADS.settled:
+            THREADS.refresh()
+        status = self._run(threads, *bases)
+        if status:
+            self._fail(status)
+
+    def _fail(self, status: int) -> None:
+        if status == -1:
+            raise TypeError(f"a call gives {self._steps.bases} addresses after the number of threads")
+        kernel = self.calls[status >> 32].executable.kernel
+        raise KernelAssertion(f"{kernel.entry}: {kernel.messages[(status & 0xFFFFFFFF) - 1]}")

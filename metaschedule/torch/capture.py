@@ -1,0 +1,134 @@
+"""From FX to our graph: one specialised copy for the shapes at hand, weights as constants.
+
+AOTAutograd, or `torch.export`, makes a model functional and decomposes what is neither core ATen nor lowered
+by us; here the result is run once on fake tensors, and what it calls is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._ops import OpOverload
+from torch._subclasses import FakeTensor, FakeTensorMode
+
+from .graph import Graph, spec_of
+from .lowering import LOWERINGS
+
+
+class NotCaptured(Exception):
+    """A graph that cannot be ours at all; its reason is for people, and the graph runs in eager."""
+
+
+@cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Core ATen's, without operators that we lower whole (softmax, layer norm, ...)."""
+    return {op: f for op, f in core_aten_decompositions().items() if op not in LOWERINGS}
+
+
+def capture(module: torch.fx.GraphModule, args: Sequence[Any], constants: Collection[int] = ()) -> Graph:
+    """The graph of a functional ATen module, for arguments like these. Those numbered in `constants` are
+    weights; the graph's inputs are the other tensors. Numbers are taken as they are.
+
+    >>> from torch.fx.experimental.proxy_tensor import make_fx
+    >>> x, w = torch.ones(2, 3), torch.ones(3)
+    >>> print(capture(make_fx(lambda x, w: torch.relu(x * w))(x, w), [x, w], constants=[1]))
+    graph(x_1: float32[2, 3])
+      w_1: float32[3] = constant
+      mul: float32[2, 3] = aten.mul.Tensor(x_1, w_1)
+      relu: float32[2, 3] = aten.relu.default(mul)
+      return relu
+    """
+    for arg in args:
+        if isinstance(arg, torch.Tensor) and (arg.device.type != "cpu" or arg.layout != torch.strided):
+            raise NotCaptured(f"kernels are for dense tensors on cpu, not {arg.layout} on {arg.device}")
+    recorder = Recorder(module, args, constants)
+    with recorder.mode, torch.no_grad():
+        recorder.run(*args)
+    recorder.recorded.prune()
+    return recorder.recorded
+
+
+class Recorder(torch.fx.Interpreter):
+    """Runs a module on fake tensors. `values` says which of our values each FX node is."""
+
+    def __init__(self, module: torch.fx.GraphModule, args: Sequence[Any], constants: Collection[int]) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.recorded = Graph()
+        self.values: dict[torch.fx.Node, Any] = {}
+        given = [a.detach() if isinstance(a, torch.Tensor) else a for a in args]
+        self.given = dict(zip([n for n in module.graph.nodes if n.op == "placeholder"], given, strict=True))
+        self.constants = {node for i, node in enumerate(self.given) if i in set(constants)}
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if n.op == "placeholder":
+            return self.added(n, self.given[n])
+        if n.op == "get_attr":
+            return self.added(n, self.fetch_attr(str(n.target)), constant=True)
+        if n.op == "output":
+            outputs = n.args[0] if isinstance(n.args[0], (list, tuple)) else [n.args[0]]
+            self.recorded.outputs = self.ours(list(outputs))
+            return None
+        result = super().run_node(n)
+        if isinstance(n.target, OpOverload):
+            self.record(n, n.target, result)
+        elif getattr(n.target, "__name__", "") == "getitem" and isinstance(n.args[0], torch.fx.Node):
+            if n.args[0] in self.values:
+                self.values[n] = self.values[n.args[0]][n.args[1]]
+        elif any(isinstance(t, torch.Tensor) for t in tensors_in(result)):
+            raise NotCaptured(f"{n.target} is not an ATen operator")
+        return result
+
+    def added(self, node: torch.fx.Node, given: Any, constant: bool = False) -> Any:
+        """What stands for an argument or an attribute of the module."""
+        if not isinstance(given, torch.Tensor):
+            return given
+        if constant or node in self.constants:
+            self.values[node] = self.recorded.constant(node.name, given)
+        else:
+            self.values[node] = self.recorded.input(node.name, *spec_of(given))
+        return self.mode.from_tensor(given)
+
+    def record(self, node: torch.fx.Node, target: OpOverload, result: Any) -> None:
+        results = tensors_in(result)
+        if not results:  # the size of something, or an assertion that held for fake tensors
+            return
+        strided = target is torch.ops.aten.as_strided.default
+        if strided and not self.env[node.all_input_nodes[0]].is_contiguous():
+            raise NotCaptured("as_strided of a tensor that is not contiguous")
+        if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):
+            raise NotCaptured(f"{target} gives a shape that depends on values")
+        specs = [spec_of(t) for t in results]
+        args, kwargs = self.ours((node.args, node.kwargs))
+        first = self.recorded.call(target, *args, results=specs, name=node.name, **kwargs)
+        assert first.node is not None
+        ours = iter(first.node.results)
+        self.values[node] = (
+            first if isinstance(result, FakeTensor) else [next(ours) if is_tensor(r) else r for r in result]
+        )
+
+    def ours(self, argument: Any) -> Any:
+        """An argument of FX with our values in it, and plain numbers where FX computed them."""
+        return plain(torch.fx.map_arg(argument, lambda n: self.values.get(n, self.env.get(n))))
+
+
+def plain(argument: Any) -> Any:
+    """The argument in ordinary lists, tuples and dictionaries: FX has its own."""
+    if isinstance(argument, (list, tuple)):
+        return (list if isinstance(argument, list) else tuple)(map(plain, argument))
+    if isinstance(argument, dict):
+        return {key: plain(item) for key, item in argument.items()}
+    return argument
+
+
+def is_tensor(item: Any) -> bool:
+    return isinstance(item, torch.Tensor)
+
+
+def tensors_in(result: Any) -> list[torch.Tensor]:
+    """The tensors among the results of an operator."""
+    return list(filter(is_tensor, result if isinstance(result, (list, tuple)) else [result]))

@@ -1,0 +1,235 @@
+"""Fusion: nodes to groups, each of which becomes one program.
+
+A group has one *sink*, whose results others read; every other node of it is read within the group alone, so
+nothing is computed twice and groups cannot wait for each other. Groups grow from their sink upwards:
+
+1. Epilogues. Element-wise nodes join the element-wise group that reads them, and the convolution, product or
+   reduction at its head becomes its *anchor*, if its result has the shape of the sink.
+2. Prologues. What is left is taken by its reader where that costs nothing: element-wise and injective nodes
+   by each other and by reductions; by a heavy anchor only copies that its space packs anyway. Costly
+   functions (exp, erf) are never computed more than once for an element.
+
+Views that end up at the border of a group leave it again: other shapes of the same memory are free.
+
+>>> from torch import ops
+>>> graph = Graph()
+>>> x, w, r = (graph.input(name, (8, 8)) for name in "xwr")
+>>> y = graph.call(ops.aten.mm.default, x, w)
+>>> graph.outputs = [graph.call(ops.aten.relu.default, graph.call(ops.aten.add.Tensor, y, r))]
+>>> [group.name for group in fuse(graph)]
+['mm_add_relu']
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from .. import te
+from ..errors import InternalError
+from ..ir import Call, Program, subexpressions
+from ..space.facts import EXPENSIVE
+from .graph import Graph, Node, Spec, Value, values_in, with_values
+from .lowering import LOWERINGS, Kind, NotLowered, lower
+
+LARGEST = 32  # nodes of a group
+LONGEST_NAME = 48
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What fusion asks about a node. `eager` is why it has no program, empty if it has one."""
+
+    kind: Kind
+    costly: bool = False
+    eager: str = ""
+
+
+class Group:
+    """Nodes in the order in which they run; the last is the sink. `anchor` is its reduction or its heavy
+    operator."""
+
+    def __init__(self, node: Node, facts: Facts) -> None:
+        self.nodes = [node]
+        self.kind = facts.kind
+        self.costly = facts.costly
+        self.eager = facts.eager
+        self.anchor = node if facts.kind >= Kind.REDUCTION else None
+        self.outputs: list[Value] = []  # results of the sink that others read
+
+    @property
+    def sink(self) -> Node:
+        return self.nodes[-1]
+
+    @cached_property
+    def inputs(self) -> list[Value]:
+        """Values from outside, in the order in which they are read. Once the group is complete."""
+        inner = set(self.nodes)
+        return list(dict.fromkeys(v for n in self.nodes for v in n.reads if v.node not in inner))
+
+    @property
+    def name(self) -> str:
+        """What it computes, for people: its operators."""
+        names = [str(n.target).removeprefix("aten.").partition(".")[0].strip("_") for n in self.nodes]
+        return "_".join(names)[:LONGEST_NAME].rstrip("_")
+
+    def feeds_anchor(self, node: Node) -> bool:
+        """Whether the anchor needs the node."""
+        needed = [self.anchor] if self.anchor else []
+        for other in needed:
+            needed += [v.node for v in other.reads if v.node in self.nodes and v.node not in needed]
+        return node in needed
+
+    def take(self, other: Group) -> None:
+        """Grow upwards by the group of what this one reads."""
+        self.nodes = other.nodes + self.nodes
+        self.kind = max(self.kind, other.kind)
+        self.costly |= other.costly
+        self.anchor = self.anchor or other.anchor
+
+
+def fuse(graph: Graph) -> list[Group]:
+    """The groups of all nodes, in an order in which they can run. Those of kind VIEW are other shapes of what
+    they read; those with `eager` are one node that torch computes."""
+    fusion = Fusion(graph)
+    for node in reversed(graph.nodes):
+        fusion.try_epilogue(node)
+    for node in reversed(graph.nodes):
+        fusion.try_prologue(node)
+    return fusion.finished()
+
+
+class Fusion:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.order = {node: n for n, node in enumerate(graph.nodes)}
+        self.read = {v for node in graph.nodes for v in node.reads} | set(values_in(graph.outputs))
+        self.readers: dict[Node, list[Node]] = {node: [] for node in graph.nodes}
+        for node in graph.nodes:
+            for value in node.reads:
+                if value.node is not None:
+                    self.readers[value.node].append(node)
+        self.returned = {v.node for v in values_in(graph.outputs)}
+        self.facts = {node: self.facts_of(node) for node in graph.nodes}
+        self.group = {node: Group(node, facts) for node, facts in self.facts.items()}
+
+    def facts_of(self, node: Node) -> Facts:
+        """Lowered on its own: whether that works, and whether it calls costly functions."""
+        try:
+            results = lowered(node, {v: placeholder(v) for v in node.reads}, self.read)
+        except NotLowered as why:
+            return Facts(Kind.HEAVY, eager=str(why))
+        stages = {t.stage for t in results if t is not None and t.stage is not None}
+        expressions = [e for stage in stages for value in stage.values for e in subexpressions(value)]
+        costly = any(isinstance(e, Call) and e.name in EXPENSIVE for e in expressions)
+        return Facts(LOWERINGS[node.target].kind, costly)
+
+    def reading_group(self, node: Node) -> Group | None:
+        """The one group that all readers of a node belong to; None if it has none, or several."""
+        groups = {self.group[reader] for reader in self.readers[node]}
+        if node in self.returned or len(groups) != 1:
+            return None
+        (group,) = groups
+        return None if group.eager or len(group.nodes) >= LARGEST else group
+
+    def try_epilogue(self, node: Node) -> None:
+        facts, group = self.facts[node], self.reading_group(node)
+        if group is None or group.kind != Kind.ELEMENTWISE or facts.eager:
+            return
+        whole = node.result.shape == group.sink.result.shape
+        cheap = facts.kind == Kind.ELEMENTWISE and not facts.costly
+        if cheap or (whole and facts.kind in (Kind.ELEMENTWISE, Kind.REDUCTION, Kind.HEAVY)):
+            self.merge(self.group[node], group)
+
+    def try_prologue(self, node: Node) -> None:
+        own, group = self.group[node], self.reading_group(node)
+        if group is None or node is not own.sink or own.anchor is not None:
+            return
+        if (
+            group.kind > Kind.VIEW
+            and len(own.nodes) + len(group.nodes) <= LARGEST
+            and self.is_free(own, group)
+        ):
+            self.merge(own, group)
+
+    def is_free(self, own: Group, group: Group) -> bool:
+        """Whether the reader may compute each element where it reads it."""
+        copies = all(self.facts[n].kind != Kind.ELEMENTWISE for n in own.nodes)
+        gathers = any(self.facts[n].kind == Kind.INJECTIVE and len(n.reads) > 1 for n in own.nodes)
+        if group.kind <= Kind.INJECTIVE:
+            return not own.costly or elements(group.sink) <= elements(own.sink)
+        if own.costly or gathers:
+            return False
+        feeds = any(group.feeds_anchor(reader) for reader in self.readers[own.sink])
+        return group.kind == Kind.REDUCTION or copies or not feeds
+
+    def merge(self, own: Group, group: Group) -> None:
+        group.take(own)
+        for node in own.nodes:
+            self.group[node] = group
+
+    def finished(self) -> list[Group]:
+        for node in self.graph.nodes:  # a view behind another one follows it
+            self.release_view(node)
+        groups = list(dict.fromkeys(self.group.values()))
+        for group in groups:
+            group.nodes.sort(key=self.order.__getitem__)
+            group.outputs = [v for v in group.sink.results if v in self.read]
+        return sorted(groups, key=lambda group: self.order[group.sink])
+
+    def release_view(self, node: Node) -> None:
+        """Out of its group with a view of what comes from outside."""
+        group = self.group[node]
+        outside = all(v.node is None or self.group[v.node] is not group for v in node.reads)
+        if self.facts[node].kind == Kind.VIEW and len(group.nodes) > 1 and outside:
+            group.nodes.remove(node)
+            self.group[node] = Group(node, self.facts[node])
+
+
+def elements(node: Node) -> int:
+    return math.prod(node.result.shape)
+
+
+def placeholder(value: Value, name: str = "x", constant: bool = False) -> te.Tensor:
+    try:
+        return te.placeholder(value.shape, value.dtype, name, constant)
+    except ValueError as why:  # a dtype that no program has
+        raise NotLowered(str(why)) from None
+
+
+def lowered(node: Node, known: dict[Value, te.Tensor], read: set[Value]) -> tuple[te.Tensor | None, ...]:
+    """The results of a node as tensor expressions of what it reads."""
+    if not all(math.prod(v.shape) for v in [*node.reads, *node.results] if v in known or v in read):
+        raise NotLowered("it has no elements")
+    outputs: list[Spec | None] = [v.spec if v in read else None for v in node.results]
+    args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
+    return lower(node.target, args, kwargs, outputs)
+
+
+def parameter_names(group: Group, graph: Graph) -> list[str]:
+    """What the group's program calls its inputs; the same in all equal programs."""
+    return [f"w{n}" if value in graph.constants else f"x{n}" for n, value in enumerate(group.inputs)]
+
+
+def program_of(group: Group, graph: Graph) -> Program:
+    """The program of a group: it takes `group.inputs` and gives `group.outputs`."""
+    known = {
+        value: placeholder(value, name, constant=value in graph.constants)
+        for name, value in zip(parameter_names(group, graph), group.inputs)
+    }
+    inputs = list(known.values())
+    read = {v for node in group.nodes for v in node.reads} | set(group.outputs)
+    for node in group.nodes:
+        results = lowered(node, known, read)
+        known |= {v: t for v, t in zip(node.results, results, strict=True) if t is not None}
+    outputs: list[te.Tensor] = []
+    for value in group.outputs:
+        result = known[value]
+        if result.stage is None or result in outputs:
+            result = te.compute(result.shape, lambda *i, t=result: t[i], name="copy")
+        outputs.append(result)
+    try:
+        return te.program(inputs, outputs, group.name)
+    except ValueError as why:
+        raise InternalError(f"{group.name} gives no program: {why}") from why

@@ -1,0 +1,104 @@
+"""`Runner`: carries out a plan. Kernels between two eager steps are one native call.
+
+Several threads may call one runner: each call has memory of its own, which is kept for the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..runtime.sequence import KernelCall, Place
+from ..runtime.sequence import Sequence as KernelSequence
+from .capture import tensors_in
+from .graph import replaced
+from .plan import CONSTANTS, FIRST, MEMORY, EagerStep, KernelStep, Output, Plan, Ref
+
+
+class Runner:
+    """Called with the tensors that the plan takes; gives what the model returns, as a list."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._returned = [(shape, getattr(torch, dtype)) for shape, dtype in plan.returned]
+        self._none_yet = [0] * plan.eager_results
+        self._idle: list[torch.Tensor] = []  # memory that no call uses now
+        self._parts: list[KernelSequence | EagerStep] = []
+        kernels: list[KernelCall] = []
+        for step in [*plan.steps, None]:
+            if isinstance(step, KernelStep):
+                kernels.append(self._call(step))
+                continue
+            if kernels:
+                self._parts.append(KernelSequence(kernels, plan.bases))
+                kernels = []
+            self._parts += [] if step is None else [step]
+
+    def _call(self, step: KernelStep) -> KernelCall:
+        arguments = [
+            Place(0, self.plan.constants[offset].data_ptr()) if base == CONSTANTS else Place(base, offset)
+            for base, offset in step.arguments
+        ]
+        return KernelCall(self.plan.kernels[step.kernel].kernel, tuple(arguments), step.workspace)
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        tensors = [dense(t) for t in inputs]
+        tensors += [torch.empty(shape, dtype=dtype) for shape, dtype in self._returned]
+        memory = self._memory()
+        bases = [memory.data_ptr(), *[t.data_ptr() for t in tensors], *self._none_yet]
+        threads = min(torch.get_num_threads(), self.plan.threads)
+        for part in self._parts:
+            if isinstance(part, KernelSequence):
+                part(threads, *bases)
+            else:
+                results = self._eager(part, memory, tensors)
+                tensors += results
+                at = part.base - MEMORY
+                bases[at : at + part.results] = [t.data_ptr() for t in results]
+        tensors[: len(inputs)] = inputs  # returned as they were given
+        outputs = [self._output(output, memory, tensors) for output in self.plan.outputs]
+        self._idle.append(memory)
+        return outputs
+
+    def _memory(self) -> torch.Tensor:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return torch.empty(self.plan.memory, dtype=torch.uint8)
+
+    def _tensor(self, ref: Ref, memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        base, offset = ref.place
+        if base == MEMORY:
+            dtype = getattr(torch, ref.dtype)
+            return memory[offset : offset + math.prod(ref.shape) * dtype.itemsize].view(dtype).view(ref.shape)
+        found = self.plan.constants[offset] if base == CONSTANTS else tensors[base - FIRST]
+        return found if found.shape == ref.shape else found.view(ref.shape)
+
+    def _eager(
+        self, step: EagerStep, memory: torch.Tensor, tensors: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """The results of a node by torch: dense, and in memory of their own."""
+        args, kwargs = replaced((step.args, step.kwargs), Ref, lambda ref: self._tensor(ref, memory, tensors))
+        with torch.no_grad():
+            results = [dense(t) for t in tensors_in(step.target(*args, **kwargs))]
+        ours = memory.untyped_storage().data_ptr()
+        return [t.clone() if t.untyped_storage().data_ptr() == ours else t for t in results]
+
+    def _output(self, output: Output, memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Any:
+        if not isinstance(output.source, Ref):
+            return output.source
+        tensor = self._tensor(output.source, memory, tensors)
+        for view in output.views:
+            seen: Any = view.target(tensor, *view.args)
+            tensor = seen[view.index] if isinstance(seen, (list, tuple)) else seen
+        return tensor
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in row-major order, without a pending negation."""
+    if tensor.is_contiguous() and not tensor.is_neg():
+        return tensor
+    return tensor.resolve_neg().contiguous()

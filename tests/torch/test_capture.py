@@ -1,0 +1,52 @@
+"""Capture: FX to our graph, with shapes and weights as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
+from metaschedule.torch.capture import NotCaptured, capture  # noqa: E402
+
+
+def targets(graph: Any) -> list[str]:
+    return [str(node.target) for node in graph.nodes]
+
+
+def test_several_results_are_told_apart() -> None:
+    def model(x: Any) -> Any:
+        left, _, right = torch.split(x, [2, 1, 3], dim=1)
+        return right, left, None
+
+    x = torch.ones(4, 6)
+    graph = capture(make_fx(model)(x), [x])
+    assert [v and v.shape for v in graph.outputs] == [(4, 3), (4, 2), None]
+
+
+def test_symbolic_shapes_become_numbers() -> None:
+    def model(x: Any) -> Any:
+        return x.reshape(x.shape[0] * x.shape[1]) + 1
+
+    symbolic = make_fx(model, tracing_mode="symbolic")(torch.ones(2, 3))
+    graph = capture(symbolic, [torch.ones(5, 7)])
+    assert graph.outputs[0].shape == (35,)
+    assert targets(graph) == ["aten.view.default", "aten.add.Tensor"]
+
+
+def test_weights_are_constants_and_share_memory() -> None:
+    x, w = torch.ones(2, 3), torch.nn.Parameter(torch.ones(3))
+    graph = capture(make_fx(lambda x, w: x * w)(x, w), [x, w], constants=[1])
+    ((value, tensor),) = graph.constants.items()
+    assert value.shape == (3,)
+    assert tensor.data_ptr() == w.data_ptr()
+    assert not tensor.requires_grad
+
+
+def test_other_devices_are_refused() -> None:
+    x = torch.ones(2, device="meta")
+    with pytest.raises(NotCaptured, match="dense tensors on cpu"):
+        capture(make_fx(lambda x: x + 1)(torch.ones(2)), [x])
