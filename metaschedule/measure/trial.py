@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import numpy_dtype
-from ..runtime import ArgSpec, Executable
+from ..runtime import ArgSpec, Executable, pages
 from ..runtime.kernel import align
 from .arena import Arena
 from .compare import difference
@@ -131,8 +131,9 @@ def stopwatch(exe: Executable, arguments: Sequence[Any]) -> float:
 
 
 def aligned(specs: Sequence[ArgSpec]) -> list[np.ndarray]:
-    """Arrays at the start of cache lines, with a line in between so that not all begin alike in a page."""
-    memory = np.zeros(sum(align(spec.nbytes) + align(1) for spec in specs) + align(1), np.uint8)
+    """Arrays at the start of cache lines, with a line in between so that not all begin alike in a page; on
+    large pages, because a candidate should not win by where its arrays happen to lie."""
+    memory = pages.zeros(sum(align(spec.nbytes) + align(1) for spec in specs) + align(1))
     arrays: list[np.ndarray] = []
     at = -memory.ctypes.data % align(1)
     for spec in specs:

@@ -91,7 +91,7 @@ class Native:
         externals = {
             name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in PYTHON
         }
-        for name in ("posix_memalign", "free", "clock_gettime"):
+        for name in ("posix_memalign", "madvise", "free", "clock_gettime"):
             externals[name] = find_symbol(name)
         # Unoptimised: it is in SSA form already, and optimising takes longer than it ever saves.
         code = compile_object(TEXT + SEQUENCE_TEXT, native(), opt=0)

@@ -18,11 +18,13 @@ declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare void @Py_DecRef(ptr)
 declare i32 @posix_memalign(ptr, i64, i64)
+declare i32 @madvise(ptr, i64, i32)
 declare void @free(ptr)
 declare i32 @clock_gettime(i32, ptr)
 """
 
-# A workspace is preceded by 64 bytes that hold the next free one and its size.
+# A workspace is preceded by 64 bytes that hold the next free one and its size. A large one is on large pages
+# (see pages.py; 14 is MADV_HUGEPAGE), if the system has some.
 WORKSPACE = """
 define ptr @take(ptr %ctx, i64 %need) {
   %slot = alloca ptr
@@ -43,11 +45,22 @@ drop:
   br label %look
 allocate:
   %total = add i64 %need, 64
-  %failed = call i32 @posix_memalign(ptr %slot, i64 64, i64 %total)
+  %large = icmp uge i64 %total, 524288
+  %alignment = select i1 %large, i64 2097152, i64 64
+  %below = sub i64 %alignment, 1
+  %past = add i64 %total, %below
+  %mask = sub i64 0, %alignment
+  %whole = and i64 %past, %mask
+  %failed = call i32 @posix_memalign(ptr %slot, i64 %alignment, i64 %whole)
   %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %fresh, label %fail
-fresh:
+  br i1 %ok, label %got, label %fail
+got:
   %new = load ptr, ptr %slot
+  br i1 %large, label %advise, label %fresh
+advise:
+  %advised = call i32 @madvise(ptr %new, i64 %whole, i32 14)
+  br label %fresh
+fresh:
   %newsize = at %Workspace.size, %new
   store i64 %need, ptr %newsize
   br label %done
