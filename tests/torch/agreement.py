@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,7 +75,9 @@ def check(sample: Sample, run: Callable[..., Any]) -> None:
         inputs[found] = to_numpy(tensor)
         return found
 
-    expected = (sample.reference or sample.target)(*sample.args, **sample.kwargs)  # pyright: ignore
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of samples that are at the edge on purpose
+        expected = (sample.reference or sample.target)(*sample.args, **sample.kwargs)  # pyright: ignore
     expected = (expected,) if isinstance(expected, torch.Tensor) else expected
     reads = range(len(expected)) if sample.reads is None else sample.reads
     specs = [spec_of(e) if at in reads else None for at, e in enumerate(expected)]

@@ -8,11 +8,23 @@ pytest.importorskip("torch")
 
 from metaschedule.torch.graph import Target
 from metaschedule.torch.lowering import LOWERINGS
-from tests.torch import samples_elementwise, samples_heavy, samples_movement
+from tests.torch import (
+    samples_elementwise,
+    samples_heavy,
+    samples_images,
+    samples_movement,
+    samples_reductions,
+)
 from tests.torch.agreement import Sample, check, compiled, interpreted
 
 SAMPLES: dict[Target, list[Sample]] = {}
-for module in (samples_elementwise, samples_movement, samples_heavy):
+for module in (
+    samples_elementwise,
+    samples_movement,
+    samples_reductions,
+    samples_images,
+    samples_heavy,
+):
     for sample in module.samples():
         SAMPLES.setdefault(sample.target, []).append(sample)
 
@@ -35,4 +47,4 @@ def test_every_lowering_has_samples() -> None:
 
 
 def test_enough_of_aten_is_lowered() -> None:
-    assert sum(not isinstance(target, str) for target in LOWERINGS) >= 200
+    assert sum(not isinstance(target, str) for target in LOWERINGS) >= 250

@@ -2,7 +2,9 @@
 
 from . import (
     activations,
+    adaptive_pooling,
     arithmetic,
+    attention,
     convolution,
     creation,
     functions,
@@ -10,6 +12,11 @@ from . import (
     logic,
     matmul,
     movement,
+    normalisation,
     padding,
+    pooling,
+    reductions,
+    resampling,
+    statistics,
     views,
 )

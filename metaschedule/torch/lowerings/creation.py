@@ -56,17 +56,17 @@ def ones_like(x: te.Tensor, dtype: torch.dtype | None = None) -> te.Tensor:
     return full_like(x, 1, dtype)
 
 
-@lowers(aten.new_full.default, kind=Kind.ELEMENTWISE)
+@lowers(aten.new_full.default, kind=Kind.INJECTIVE)
 def new_full(x: te.Tensor, shape: Sequence[int], value: float, dtype: torch.dtype | None = None) -> te.Tensor:
     return full(shape, value, dtype or torch_dtype(x.dtype))
 
 
-@lowers(aten.new_zeros.default, aten.new_empty.default, kind=Kind.ELEMENTWISE)
+@lowers(aten.new_zeros.default, aten.new_empty.default, kind=Kind.INJECTIVE)
 def new_zeros(x: te.Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> te.Tensor:
     return new_full(x, shape, 0, dtype)
 
 
-@lowers(aten.new_ones.default, kind=Kind.ELEMENTWISE)
+@lowers(aten.new_ones.default, kind=Kind.INJECTIVE)
 def new_ones(x: te.Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> te.Tensor:
     return new_full(x, shape, 1, dtype)
 

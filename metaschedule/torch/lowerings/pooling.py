@@ -1,0 +1,160 @@
+"""Pooling over windows, of images with channels first as torch has them or last."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ... import te
+from ...ir import INDEX, Expr, const, integer_limits, is_float
+from ..dtypes import accumulator
+from ..lowering import Kind, lowers
+from .padding import padded
+
+aten = torch.ops.aten
+
+
+class Windows:
+    """Windows over the dimensions `dims` of `x`; a list of one number is meant for each dimension."""
+
+    def __init__(
+        self, x: te.Tensor, dims: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
+        padding: Sequence[int], dilation: Sequence[int] = (1,), ceil: bool = False,
+    ) -> None:  # fmt: skip
+        self.x, self.dims = x, list(dims)
+        self.kernel, self.padding, self.dilation = map(self.each, (kernel, padding, dilation))
+        self.stride = self.each(stride or kernel)
+        self.extents = [self.extent(at, ceil) for at in range(len(dims))]
+        self.shape = [
+            self.extents[self.dims.index(d)] if d in self.dims else n for d, n in enumerate(x.shape)
+        ]
+        self.axes = [te.reduce_axis(k, name=f"r{d}") for k, d in zip(self.kernel, self.dims, strict=True)]
+
+    def each(self, numbers: Sequence[int]) -> list[int]:
+        return list(numbers) * (len(self.dims) if len(numbers) == 1 else 1)
+
+    def extent(self, at: int, ceil: bool) -> int:
+        size, pad, stride = self.x.shape[self.dims[at]], self.padding[at], self.stride[at]
+        way = size + 2 * pad - self.dilation[at] * (self.kernel[at] - 1) - 1
+        extent = -(-way // stride) + 1 if ceil else way // stride + 1
+        if ceil and (extent - 1) * stride >= size + pad:
+            extent -= 1  # a window has to begin inside the input or its padding before
+        return extent
+
+    def source(self, value: float) -> te.Tensor:
+        """The input with `value` around it, as far as windows reach."""
+        sides = [(0, 0)] * self.x.ndim
+        for at, d in enumerate(self.dims):
+            last = (self.extents[at] - 1) * self.stride[at] + self.dilation[at] * (self.kernel[at] - 1)
+            beyond = last + 1 - self.padding[at] - self.x.shape[d]
+            sides[d] = (self.padding[at], max(beyond, 0))
+        return padded(self.x, sides, const(value, self.x.dtype))
+
+    def sizes(self, i: Sequence[Expr], count_padding: bool) -> Expr:
+        """How many elements the window at `i` has, with or without those of the padding."""
+        size: Expr = const(1, INDEX)
+        for at, d in enumerate(self.dims):
+            stride, kernel, pad, extent = self.stride[at], self.kernel[at], self.padding[at], self.x.shape[d]
+            border = pad if count_padding else 0
+            start, end = i[d] * stride - pad, i[d] * stride - pad + kernel
+            if border == pad and (self.extents[at] - 1) * stride + kernel <= extent + 2 * pad:
+                size = size * kernel
+            else:
+                size = size * (te.minimum(end, extent + border) - te.maximum(start, -border))
+        return size
+
+    def index(self, i: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Where in `source` the element of the axes is."""
+        index = list(i)
+        for d, s, r, step in zip(self.dims, self.stride, self.axes, self.dilation, strict=True):
+            index[d] = i[d] * s + r * step
+        return tuple(index)
+
+
+def lowest(dtype: str) -> float:
+    return -math.inf if is_float(dtype) else integer_limits(dtype)[0]
+
+
+def max_pooled(windows: Windows) -> te.Tensor:
+    source = windows.source(lowest(windows.x.dtype))
+    return te.compute(
+        windows.shape, lambda *i: te.max(source[windows.index(i)], axis=windows.axes), name="max_pool"
+    )
+
+
+def max_positions(windows: Windows) -> te.Tensor:
+    """Where each window's largest element is, counted over the input's pooled dimensions."""
+    source = windows.source(lowest(windows.x.dtype))
+    within = te.compute(
+        windows.shape, lambda *i: te.argmax(source[windows.index(i)], axis=windows.axes), name="argmax"
+    )
+
+    def element(*i: Expr) -> Expr:
+        rest: Expr = within[i]
+        place: list[Expr] = []
+        for at in reversed(range(len(windows.dims))):
+            step = rest % windows.kernel[at] * windows.dilation[at]
+            place.append(i[windows.dims[at]] * windows.stride[at] - windows.padding[at] + step)
+            rest = rest // windows.kernel[at]
+        position: Expr = const(0, INDEX)
+        for d, v in zip(windows.dims, reversed(place), strict=True):
+            position = position * windows.x.shape[d] + v
+        return position
+
+    return te.compute(windows.shape, element, name="positions")
+
+
+def averaged(windows: Windows, count_padding: bool, divisor: int | None) -> te.Tensor:
+    x, dtype = windows.x, accumulator(windows.x.dtype)
+    source = windows.source(0)
+    total = te.compute(
+        windows.shape,
+        lambda *i: te.sum(te.cast(source[windows.index(i)], dtype), axis=windows.axes),
+        name="sum",
+    )
+
+    def element(*i: Expr) -> Expr:
+        size = const(divisor) if divisor else windows.sizes(i, count_padding)
+        return te.cast(total[i] / te.cast(size, dtype), x.dtype)
+
+    return te.compute(windows.shape, element, name="avg_pool")
+
+
+def spatial_dims(x: te.Tensor, spatial: int, channels_last: bool) -> range:
+    first = 1 if channels_last else x.ndim - spatial
+    return range(first, first + spatial)
+
+
+def max_pool_with_indices(
+    x: te.Tensor, *window: Any, spatial: int, channels_last: bool = False
+) -> tuple[te.Tensor, te.Tensor]:
+    windows = Windows(x, spatial_dims(x, spatial, channels_last), *window)
+    return max_pooled(windows), max_positions(windows)
+
+
+def max_pool(x: te.Tensor, *window: Any, spatial: int, channels_last: bool = False) -> te.Tensor:
+    return max_pooled(Windows(x, spatial_dims(x, spatial, channels_last), *window))
+
+
+def avg_pool(
+    x: te.Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil: bool,
+    count_padding: bool, divisor: int | None = None, *, spatial: int, channels_last: bool = False,
+) -> te.Tensor:  # fmt: skip
+    dims = spatial_dims(x, spatial, channels_last)
+    return averaged(Windows(x, dims, kernel, stride, padding, (1,), ceil), count_padding, divisor)
+
+
+for n in (1, 2, 3):
+    last = {"spatial": n, "channels_last": True}
+    lowers(f"max_pool{n}d_channels_last", kind=Kind.REDUCTION)(functools.partial(max_pool, **last))
+    lowers(f"avg_pool{n}d_channels_last", kind=Kind.REDUCTION)(functools.partial(avg_pool, **last))
+    for name, function in (("max_pool{}d", max_pool), ("avg_pool{}d", avg_pool)):
+        overload = getattr(aten, name.format(n)).default
+        lowers(overload, kind=Kind.REDUCTION)(functools.partial(function, spatial=n))
+    if n > 1:
+        overload = getattr(aten, f"max_pool{n}d_with_indices").default
+        lowers(overload, kind=Kind.REDUCTION)(functools.partial(max_pool_with_indices, spatial=n))

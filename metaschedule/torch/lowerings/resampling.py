@@ -1,0 +1,127 @@
+"""Upsampling (and downsampling) of images, by the nearest element or linearly between neighbours."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ... import te
+from ...ir import Expr, is_float
+from ..dtypes import accumulator
+from ..lowering import Kind, NotLowered, lowers
+from .pooling import spatial_dims
+
+aten = torch.ops.aten
+
+
+def read(values: np.ndarray, i: Expr) -> Expr:
+    """`values[i]`, as arithmetic where all of them repeat equally often."""
+    step = max(len(values) // max(int(values[-1]) + 1, 1), 1) if len(values) else 1
+    if np.array_equal(values, np.arange(len(values)) // step):
+        return i // step
+    return te.table(values, "int64", name="source")[i]
+
+
+def nearest(
+    x: te.Tensor,
+    sizes: Sequence[int],
+    *scales: float | None,
+    exact: bool = False,
+    channels_last: bool = False,
+) -> te.Tensor:
+    """torch itself says which element each one is, by doing the same with positions."""
+    resample = (aten._upsample_nearest_exact1d if exact else aten.upsample_nearest1d).default
+    dims = spatial_dims(x, len(sizes), channels_last)
+    sources: dict[int, np.ndarray] = {}
+    for d, size, scale in zip(dims, sizes, scales, strict=True):
+        positions = torch.arange(x.shape[d], dtype=torch.float32).reshape(1, 1, -1)
+        sources[d] = resample(positions, [size], scale).flatten().to(torch.int64).numpy()
+    shape = [len(sources[d]) if d in sources else n for d, n in enumerate(x.shape)]
+    return te.compute(
+        shape,
+        lambda *i: x[tuple([read(sources[d], v) if d in sources else v for d, v in enumerate(i)])],
+        name="upsample",
+    )
+
+
+def neighbours(extent: int, size: int, corners: bool, scale: float | None) -> tuple[np.ndarray, ...]:
+    """The two elements around each new one, and how far it is from the first to the second."""
+    one, half = np.float32(1), np.float32(0.5)
+    at = np.arange(size, dtype=np.float32)
+    if corners:
+        place = at * np.float32((extent - 1) / (size - 1) if size > 1 else 0)
+    else:
+        step = one / np.float32(scale) if scale else np.float32(extent) / np.float32(size)
+        place = np.maximum(step * (at + half) - half, 0)
+    first = np.minimum(place.astype(np.int64), extent - 1)
+    return first, np.minimum(first + 1, extent - 1), np.clip(place - first.astype(np.float32), 0, 1)
+
+
+def linear(
+    x: te.Tensor, sizes: Sequence[int], corners: bool, *scales: float | None, channels_last: bool = False
+) -> te.Tensor:
+    if not is_float(x.dtype):
+        raise NotLowered(f"linear upsampling of {x.dtype}")
+    dims = spatial_dims(x, len(sizes), channels_last)
+    dtype = accumulator(x.dtype)
+    tables: dict[int, list[te.Tensor]] = {}
+    for d, size, scale in zip(dims, sizes, scales, strict=True):
+        *ends, way = neighbours(x.shape[d], size, corners, scale)
+        sources = [te.table(end, "int64", name="source") for end in ends]
+        tables[d] = [*sources, te.table(way, dtype, name="way")]
+
+    def element(*i: Expr) -> Expr:
+        result: Expr | None = None
+        for sides in itertools.product((0, 1), repeat=len(dims)):
+            index, weight = list(i), None
+            for d, side in zip(dims, sides, strict=True):
+                index[d] = tables[d][side][i[d]]
+                share = tables[d][2][i[d]] if side else 1 - tables[d][2][i[d]]
+                weight = share if weight is None else weight * share
+            assert weight is not None
+            term = weight * te.cast(x[tuple(index)], dtype)
+            result = term if result is None else result + term
+        assert result is not None
+        return te.cast(result, x.dtype)
+
+    shape = [sizes[d - dims[0]] if d in dims else n for d, n in enumerate(x.shape)]
+    return te.compute(shape, element, name="upsample")
+
+
+def sizes_of(x: te.Tensor, sizes: Sequence[int] | None, factors: Sequence[float] | None) -> Sequence[int]:
+    """What the overloads `vec` mean, which have the sizes or factors to multiply extents with."""
+    if sizes is not None:
+        return sizes
+    assert factors is not None
+    return [int(n * factor) for n, factor in zip(x.shape[2:], factors, strict=True)]
+
+
+def nearest_vec(
+    x: te.Tensor, sizes: Sequence[int] | None, factors: Sequence[float] | None, exact: bool = False
+) -> te.Tensor:
+    return nearest(x, sizes_of(x, sizes, factors), *(factors or [None] * (x.ndim - 2)), exact=exact)
+
+
+def linear_vec(
+    x: te.Tensor, sizes: Sequence[int] | None, corners: bool, factors: Sequence[float] | None
+) -> te.Tensor:
+    return linear(x, sizes_of(x, sizes, factors), corners, *(factors or [None] * (x.ndim - 2)))
+
+
+register = functools.partial(lowers, kind=Kind.INJECTIVE)
+for n, name in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
+    packet = getattr(aten, f"upsample_nearest{n}d")
+    register(packet.default)(nearest)
+    register(packet.vec)(nearest_vec)
+    packet = getattr(aten, f"_upsample_nearest_exact{n}d")
+    register(packet.default)(functools.partial(nearest, exact=True))
+    register(packet.vec)(functools.partial(nearest_vec, exact=True))
+    packet = getattr(aten, f"upsample_{name}{n}d")
+    register(packet.default)(linear)
+    register(packet.vec)(linear_vec)
+    register(f"upsample_nearest{n}d_channels_last")(functools.partial(nearest, channels_last=True))
+    register(f"upsample_{name}{n}d_channels_last")(functools.partial(linear, channels_last=True))
