@@ -1,4 +1,4 @@
-"""`Descent`: the candidates next to the best, one decision changed at a time; how a tuning run ends."""
+"""`Descent`: the candidates next to the best, one decision changed at a time."""
 
 from __future__ import annotations
 

@@ -11,11 +11,13 @@ from ..database import DatabaseError
 from ..measure import MeasureError
 from .progress import Listener, Progress
 from .scheduler import Scheduler
-from .task import ENDGAME, Task
+from .task import Task
 
 log = logging.getLogger("metaschedule")
 STEPS = 4  # at least, if a step of 4 candidates is not too small
 LARGEST_STEP = 16  # candidates: what is learnt from them makes the next ones better
+PERIOD = 64  # trials, of which
+DESCENT = 0.25  # are neighbours of the best; of the whole budget too, at its end
 PATIENCE = 256  # trials of a program without progress
 PROGRESS = 0.99  # of the latency before, or less
 OPEN = 4  # programs that have measuring processes at a time
@@ -39,12 +41,19 @@ class Budget:
         minutes = 1.0 if self.minutes is None else 1 - self.elapsed / (60 * self.minutes)
         return max(0.0, min(trials, minutes))
 
-    def step(self, done: int) -> int:
-        """How many candidates make the next step: fewer at the end, where each may change the best."""
+    def descends(self, done: int, trials: int) -> bool:
+        """Whether it is time to descend, after so many trials in all and so many of the program.
+
+        A long run begins as a short one does, so that more trials are never worse.
+        """
+        return self.left(done) <= DESCENT or trials % PERIOD >= (1 - DESCENT) * PERIOD
+
+    def step(self, done: int, descends: bool) -> int:
+        """How many candidates make the next step: fewer around the best, where each may change it."""
         if self.trials is None:
             return LARGEST_STEP
         size = min(LARGEST_STEP, max(4, self.trials // STEPS))
-        return min(size if self.left(done) > ENDGAME else size // 2, self.trials - done)
+        return min(size // 2 if descends else size, self.trials - done)
 
 
 class Run:
@@ -90,7 +99,8 @@ class Run:
 
     def advance(self, task: Task) -> None:
         """One step of a task."""
-        candidates = task.propose(self.budget.step(self.trials), self.budget.left(self.trials))
+        descends = self.budget.descends(self.trials, task.trials)
+        candidates = task.propose(self.budget.step(self.trials, descends), descends)
         if not candidates:
             task.stopped = task.history.exhausted
             return

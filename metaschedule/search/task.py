@@ -28,7 +28,6 @@ from .strategy import Strategy, StrategyMaker
 log = logging.getLogger("metaschedule")
 LEADERS = 4  # are measured again at the end, with the untuned default
 MOST_REPLAYED = 512  # records that a resumed run learns from: the latest
-ENDGAME = 0.25  # of the budget goes to the candidates around the best
 
 
 class MeasurerLike(Protocol):
@@ -89,10 +88,10 @@ class Task:
 
     # --- a step ---
 
-    def propose(self, count: int, budget_left: float) -> list[Candidate]:
+    def propose(self, count: int, descend: bool) -> list[Candidate]:
         """New candidates, the untuned default before all others; none if there are no more.
 
-        `budget_left` is a share: towards the end come the neighbours of the best.
+        To descend is to try the neighbours of the best first.
         """
         begin, modelling = time.perf_counter(), self.history.model_seconds
         self._recall()
@@ -102,8 +101,8 @@ class Task:
             self.untuned = self.history.made(lambda: untuned(self.program, self.target, self.space))
             if self.untuned is not None and self.history.claim(self.untuned):
                 found.append(self.untuned)
-        endgame: list[Strategy] = [Descent(self.history)] if budget_left <= ENDGAME else []
-        for strategy in endgame + self._strategies:
+        first: list[Strategy] = [Descent(self.history)] if descend else []
+        for strategy in first + self._strategies:
             if len(found) < count:
                 found += strategy.propose(count - len(found), rng)
         modelling = self.history.model_seconds - modelling

@@ -91,3 +91,8 @@ def test_a_program_that_cannot_be_measured_does_not_stop_the_others() -> None:
     assert bad.stopped == "GMM cannot be run as written"
     with pytest.raises(MeasureError):
         tune(small(48), measurer=picky)
+
+
+def test_a_long_run_begins_as_a_short_one_does() -> None:
+    short, long = (tune(small(24), trials=trials).records for trials in (64, 96))
+    assert [(r.sketch, r.decisions) for r in long[:64]] == [(r.sketch, r.decisions) for r in short]
