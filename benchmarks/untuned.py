@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import metaschedule as ms
+from metaschedule.report.case import TWELVE
 from metaschedule.report.contestants.torch_operators import counterpart
 from metaschedule.report.timing import fastest, keep_freed_memory
 from metaschedule.runtime.timing import duration
@@ -119,7 +120,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--threads", type=int, default=ms.runtime.get_num_threads())
     options = parser.parse_args()
-    names = options.names or [name for name in ms.workloads.names() if name not in ("CAP", "FDENSE")]
+    names = options.names or list(TWELVE)
     torch.set_num_threads(options.threads)
     keep_freed_memory()
     peak = Bench(options.threads).peak()

@@ -1,4 +1,4 @@
-"""The command line: `metaschedule tune`, `space`, `show`, `db`."""
+"""The command line: `metaschedule tune`, `space`, `show`, `bench`, `db`."""
 
 from .app import app, main
 

@@ -8,7 +8,9 @@ import typer
 
 from ..database import DatabaseError
 from ..errors import ScheduleError, ScriptError, VerifyError
-from .db import commands
+from ..report.contestants import ContestantError
+from .bench import commands as bench
+from .db import commands as db
 from .show import show
 from .space import space
 from .tune import command as tune
@@ -21,13 +23,14 @@ app = typer.Typer(
 app.command(name="tune")(tune)
 app.command()(space)
 app.command()(show)
-app.add_typer(commands, name="db")
+app.add_typer(bench, name="bench")
+app.add_typer(db, name="db")
 
 
 def main() -> None:
     """The entry point: errors of the input are a message, not a traceback."""
     try:
         app()
-    except (ScheduleError, ScriptError, VerifyError, DatabaseError, OSError) as error:
+    except (ScheduleError, ScriptError, VerifyError, DatabaseError, ContestantError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -67,6 +68,8 @@ def test_space_as_a_table(file: Path) -> None:
         (["space", "GEMM"], "there is no workload 'GEMM'; known are GMM,"),
         (["space", "GMM", "--config", "99"], "GMM has configurations 0 to 4, not 99"),
         (["space", "missing.py:f"], "there is no file missing.py"),
+        (["bench", "operators", "GEMM"], "no workload 'GEMM'"),
+        (["bench", "operators", "GMM", "--against", "jax"], "there is no contestant 'jax'; there are torch,"),
         (["show", "GMM", "bytes"], "'bytes' is none of program, trace, schedule, llvm, asm"),
     ],
 )
@@ -137,3 +140,25 @@ def test_errors_are_a_line_on_standard_error(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     assert broken.read_text() == "not a database"
+
+
+def test_bench_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is optional")
+    monkeypatch.setattr("metaschedule.report.operators.ROUNDS", 1)
+    figures, chart, tables = tmp_path / "figures.json", tmp_path / "chart.svg", tmp_path / "tables.md"
+    code, text = run(
+        *("bench", "operators", "GMM:n=12,m=16,k=5", "NRM", "--trials", 2, "--db", tmp_path / "a.db"),
+        *("--json", figures, "--chart", chart, "--markdown", tables),
+    )
+    assert code == 0
+    assert "geometric mean" in text
+    arguments, constants = json.loads(figures.read_text())["tables"]
+    assert [row["workload"] for row in arguments["rows"]] == ["GMM", "NRM"]
+    assert [row["workload"] for row in constants["rows"]] == ["GMM"]
+    for row in arguments["rows"] + constants["rows"]:
+        times = row["called_from_python"]
+        assert row["ratios"] == {"torch": times["torch"]["seconds"] / times["ours"]["seconds"]}
+        assert row["tuning_seconds"]["ours"] > 0
+    assert constants["geometric_means"] == pytest.approx(constants["rows"][0]["ratios"])
+    assert ElementTree.parse(chart).getroot().tag.endswith("svg")
+    assert tables.read_text().count("geometric mean") == 2

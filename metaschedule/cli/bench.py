@@ -1,0 +1,102 @@
+"""`metaschedule bench`: this package beside others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .. import database
+from ..report.case import TWELVE, cases
+from ..report.chart import bar_chart
+from ..report.contestants import Ours, opponents
+from ..report.contestants.tvm.contestant import CACHE
+from ..report.operators import Row, compare_all, geometric_means
+from ..report.table import TITLES, cells, in_markdown
+from ..search import Progress
+from ..target import resolve
+from .display import microseconds
+
+commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
+
+
+@commands.command()
+def operators(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="workloads, also GMM:n=64,k=32; default: the paper's twelve")
+    ] = None,
+    against: Annotated[str, typer.Option(help="torch, torch-compile, tvm; several by commas")] = "torch",
+    trials: Annotated[int, typer.Option(help="our trials for each; 0: take records, or do not tune")] = 64,
+    db: Annotated[Path | None, typer.Option(help="database of our records")] = None,
+    config: Annotated[str, typer.Option(help="configuration of the workloads, or all")] = "0",
+    seed: Annotated[int, typer.Option()] = 0,
+    tvm_trials: Annotated[int, typer.Option(help="TVM's trials for each")] = 128,
+    tvm_cache: Annotated[Path, typer.Option(help="TVM's environment and its records")] = CACHE,
+    as_json: Annotated[Path | None, typer.Option("--json", help="file to write the figures to")] = None,
+    chart: Annotated[Path | None, typer.Option(help="SVG file to draw the ratios in")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="file to write the tables to")] = None,
+) -> None:
+    """Tune operators, then measure them in turn with PyTorch, torch.compile or TVM, and with the FMA peak.
+
+    There are two tables: with weights as arguments of the call, and with weights that are constants.
+    """
+    target = resolve("native")
+    chosen = names or list(TWELVE)
+    try:
+        groups = [cases(chosen, config), cases(chosen, config, constant=True)]
+        others = opponents(against.split(","), target, tvm_trials, tvm_cache, seed)
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error)) from error
+    console = Console()
+    with console.status("") as status, ExitStack() as stack:
+
+        def show(p: Progress) -> None:
+            status.update(f"{p.program}: {p.trials} of {p.budget} trials, best {microseconds(p.latency)}")
+
+        contestants = [Ours(database.open(db), target, trials, seed, show), *others]
+        for contestant in contestants:
+            stack.callback(contestant.close)
+        tables = compare_all([group for group in groups if group], contestants, target, status.update)
+    for rows in tables:
+        console.print(as_table(rows))
+    if as_json:
+        report = {"machine": str(target), "trials": trials, "tables": [as_data(rows) for rows in tables]}
+        as_json.write_text(json.dumps(report, indent=1))
+    if chart:
+        chart.write_text(drawn(tables))
+    if markdown:
+        markdown.write_text(in_markdown(tables))
+
+
+def as_table(rows: Sequence[Row]) -> Table:
+    heading, *body = cells(rows)
+    table = Table(heading[0], box=box.SIMPLE, padding=0, title=TITLES[rows[0].case.constant])
+    for name in heading[1:]:
+        table.add_column(name, justify="right")
+    for line in body:
+        table.add_row(*line)
+    return table
+
+
+def as_data(rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "constant_weights": rows[0].case.constant,
+        "rows": [row.as_data() for row in rows],
+        "geometric_means": geometric_means(rows),
+    }
+
+
+def drawn(tables: Sequence[Sequence[Row]]) -> str:
+    groups: dict[str, dict[str, float]] = {}
+    for rows in tables:
+        what = ", constant" if rows[0].case.constant else ""
+        groups |= {row.case.label + what: {name: row.ratio(name) for name in row.opponents} for row in rows}
+        groups["geometric mean" + what] = geometric_means(rows)
+    return bar_chart("Times as fast as", groups)

@@ -1,0 +1,61 @@
+"""A bar chart of ratios as SVG: bars to the right of 1 are wins. The scale is logarithmic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from xml.sax.saxutils import escape, quoteattr
+
+COLOURS = ("#3b6fb6", "#d98032", "#4f9d69", "#8d6bb8")
+LABELS, WIDTH, BAR, GAP, TOP = 170, 560, 12, 10, 56  # pixels
+
+
+def bar_chart(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
+    """One group of bars for each entry; the names in the groups are the legend.
+
+    >>> bar_chart("speed", {"GMM": {"torch": 1.3}}).startswith("<svg")
+    True
+    """
+    names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
+    colour = {name: COLOURS[n % len(COLOURS)] for n, name in enumerate(names)}
+    exponents = [math.log2(value) for bars in groups.values() for value in bars.values()]
+    low, high = math.floor(min([-1.0, *exponents])), math.ceil(max([1.0, *exponents]))
+
+    def x(value: float) -> float:
+        return LABELS + WIDTH * (math.log2(value) - low) / (high - low)
+
+    bottom = TOP + sum(len(bars) * BAR + GAP for bars in groups.values())
+
+    def drawn() -> Iterator[str]:
+        yield text(LABELS, 18, title, "start", "font-weight='bold'")
+        for n, name in enumerate(names):
+            yield rectangle(LABELS + 130 * n, 28, 10, 10, colour[name], name)
+            yield text(LABELS + 130 * n + 16, 38, name, "start")
+        for exponent in range(low, high + 1):
+            at = x(2.0**exponent)
+            stroke = "#444" if exponent == 0 else "#ddd"
+            yield f"<line x1='{at:.1f}' x2='{at:.1f}' y1='{TOP - 6}' y2='{bottom}' stroke='{stroke}'/>"
+            yield text(at, bottom + 16, f"{2.0**exponent:g}x", "middle")
+        y = TOP
+        for label, bars in groups.items():
+            yield text(LABELS - 8, y + len(bars) * BAR / 2 + 4, label, "end")
+            for name, value in bars.items():
+                left, right = sorted((x(1), x(value)))
+                yield rectangle(
+                    left, y + 1, right - left, BAR - 2, colour[name], f"{label}, {name}: {value:.2f}x"
+                )
+                y += BAR
+            y += GAP
+
+    size = f"width='{LABELS + WIDTH + 30}' height='{bottom + 28}'"
+    head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} font-family='sans-serif' font-size='12'>"
+    return "\n".join([head, "<rect width='100%' height='100%' fill='white'/>", *drawn(), "</svg>\n"])
+
+
+def text(x: float, y: float, content: str, anchor: str, more: str = "") -> str:
+    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' {more}>{escape(content)}</text>"
+
+
+def rectangle(x: float, y: float, width: float, height: float, fill: str, tip: str) -> str:
+    shape = f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height}' fill={quoteattr(fill)}>"
+    return f"{shape}<title>{escape(tip)}</title></rect>"

@@ -1,0 +1,141 @@
+"""The comparison of contestants on workloads: all measured alternately in one run, on the same data."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..measure.compare import difference
+from ..measure.numerics import tolerance
+from ..runtime import ArgSpec
+from ..target import Target
+from .case import Case
+from .contestants import Contestant, ContestantError, Way
+from .peak import measured_peak
+from .timing import keep_freed_memory
+
+ROUNDS = 8
+MEMORY_BOUND = 4.0  # operations per byte moved, below which the bandwidth says more than the GFLOPS
+
+
+class Time(NamedTuple):
+    seconds: float
+    kind: str  # the fastest of a contestant's ways
+
+
+@dataclass(frozen=True)
+class Row:
+    """`python` and `native` are the times of the contestants, called from Python and in native loops.
+
+    `tuning` is how long each searched, if it did; `peak` in GFLOPS, of the same run.
+    """
+
+    case: Case
+    python: dict[str, Time]
+    native: dict[str, Time]
+    peak: float
+    tuning: dict[str, float]
+
+    @property
+    def opponents(self) -> list[str]:
+        return [name for name in {**self.python, **self.native} if name != "ours"]
+
+    def ratio(self, contestant: str) -> float:
+        """How many times as fast as a contestant we are, both timed in the same way."""
+        times = self.native if contestant in self.native else self.python
+        return times[contestant].seconds / times["ours"].seconds
+
+    @property
+    def gflops(self) -> float:
+        return self.case.flops / self.native["ours"].seconds / 1e9
+
+    @property
+    def share(self) -> float:
+        """Of the peak."""
+        return self.gflops / self.peak
+
+    @property
+    def bandwidth(self) -> float | None:
+        """GB/s, of a case that memory bounds."""
+        if self.case.flops / self.case.bytes >= MEMORY_BOUND:
+            return None
+        return self.case.bytes / self.native["ours"].seconds / 1e9
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "label": self.case.label,
+            "workload": self.case.name,
+            "config": self.case.config,
+            "constant_weights": self.case.constant,
+            "called_from_python": {name: time._asdict() for name, time in self.python.items()},
+            "native_loop": {name: time._asdict() for name, time in self.native.items()},
+            "ratios": {name: self.ratio(name) for name in self.opponents},
+            "gflops": self.gflops,
+            "peak": self.peak,
+            "share_of_peak": self.share,
+            "bandwidth": self.bandwidth,
+            "tuning_seconds": self.tuning,
+        }
+
+
+def compare_all(
+    groups: Sequence[Sequence[Case]],
+    contestants: Sequence[Contestant],
+    target: Target,
+    tell: Callable[[str], None],
+) -> list[list[Row]]:
+    """A row for each case. All is prepared before anything is measured; ours is the first contestant."""
+
+    def prepare(case: Case) -> dict[str, float]:
+        tuning: dict[str, float] = {}
+        for contestant in contestants:
+            tell(f"{case.label}: preparing {contestant.name}")
+            if (seconds := contestant.prepare(case)) is not None:
+                tuning[contestant.name] = seconds
+        return tuning
+
+    def measure(case: Case, tuning: dict[str, float]) -> Row:
+        tell(f"{case.label}: measuring")
+        return compare(case, contestants, target, tuning)
+
+    tunings = [[prepare(case) for case in group] for group in groups]
+    keep_freed_memory()
+    return [list(map(measure, group, tuning)) for group, tuning in zip(groups, tunings, strict=True)]
+
+
+def compare(case: Case, contestants: Sequence[Contestant], target: Target, tuning: dict[str, float]) -> Row:
+    """Measure one case, which all contestants have prepared."""
+    ways = [way for contestant in contestants for way in contestant.ways(case)]
+    check(case, ways)
+    best, peak = [float("inf")] * len(ways), 0.0
+    for _ in range(ROUNDS):
+        peak = max(peak, measured_peak(target, rounds=1))
+        best = [min(before, way.seconds()) for before, way in zip(best, ways, strict=True)]
+    times: dict[bool, dict[str, Time]] = {False: {}, True: {}}
+    for seconds, way in sorted(zip(best, ways, strict=True), key=lambda pair: pair[0]):
+        times[way.native].setdefault(way.contestant, Time(seconds, way.kind))
+    order = [contestant.name for contestant in contestants]
+    python, native = ({name: found[name] for name in order if name in found} for found in times.values())
+    return Row(case, python, native, peak, tuning)
+
+
+def check(case: Case, ways: Sequence[Way]) -> None:
+    """All contestants must agree with us: a time of something else would mean nothing."""
+    (output,) = case.program.outputs
+    spec = ArgSpec(output.name, output.shape, output.dtype)
+    want = ways[0].output()
+    for way in ways[1:]:
+        if wrong := difference(spec, way.output(), want, tolerance(case.program)):
+            who = f"{way.contestant} ({way.kind})" if way.kind else way.contestant
+            raise ContestantError(f"{case.label}: {who} computes something else than we do: {wrong}")
+
+
+def geometric_means(rows: Sequence[Row]) -> dict[str, float]:
+    """Of our ratio to each contestant."""
+    names = dict.fromkeys(name for row in rows for name in row.opponents)
+    return {
+        name: statistics.geometric_mean([row.ratio(name) for row in rows if name in row.opponents])
+        for name in names
+    }
