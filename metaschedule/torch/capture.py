@@ -15,6 +15,7 @@ from torch._decomp import core_aten_decompositions
 from torch._ops import OpOverload
 from torch._subclasses import FakeTensor, FakeTensorMode
 
+from .decompositions import DECOMPOSITIONS
 from .graph import Graph, spec_of
 from .lowering import LOWERINGS
 
@@ -25,8 +26,8 @@ class NotCaptured(Exception):
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Core ATen's, without operators that we lower whole (softmax, layer norm, ...)."""
-    return {op: f for op, f in core_aten_decompositions().items() if op not in LOWERINGS}
+    """Core ATen's, without operators that we lower whole (softmax, layer norm, ...), and ours."""
+    return {op: f for op, f in core_aten_decompositions().items() if op not in LOWERINGS} | DECOMPOSITIONS
 
 
 def capture(module: torch.fx.GraphModule, args: Sequence[Any], constants: Collection[int] = ()) -> Graph:

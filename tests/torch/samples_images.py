@@ -1,4 +1,4 @@
-"""Calls of pooling and resampling of images, and of attention."""
+"""Calls of pooling and resampling of images."""
 
 from __future__ import annotations
 
@@ -100,22 +100,6 @@ def resampling() -> Iterator[Sample]:
     yield call(aten.upsample_nearest2d.default, ints(1, 1, 2, 2, low=0, dtype=torch.uint8), [4, 6])
 
 
-def attention() -> Iterator[Sample]:
-    flash = aten._scaled_dot_product_flash_attention_for_cpu.default
-    plain, math = aten.scaled_dot_product_attention.default, aten._scaled_dot_product_attention_math.default
-    q, k, v = t(2, 2, 3, 4), t(2, 2, 5, 4), t(2, 2, 5, 4)
-    yield call(flash, q, k, v)
-    yield call(flash, q, k, v, 0.0, True)
-    yield call(flash, q, k, v, attn_mask=t(3, 5), scale=0.3)
-    yield call(plain, q, k, v)
-    yield call(plain, q, k, v, torch.tensor([[True, False, True, True, False]]), scale=2.0)
-    yield call(plain, t(3, 4), t(5, 4), t(5, 1), is_causal=True)
-    yield call(plain, t(1, 4, 3, 2), t(1, 2, 5, 2), t(1, 2, 5, 3), enable_gqa=True)
-    yield call(plain, *(t(1, 1, 3, 4, dtype=f16) for _ in "qkv"))
-    yield from (call(math, q, k, v), call(math, q, k, v, t(2, 1, 3, 5), scale=0.5))
-
-
 def samples() -> Iterator[Sample]:
     yield from pooling()
     yield from resampling()
-    yield from attention()

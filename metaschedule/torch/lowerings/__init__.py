@@ -4,7 +4,6 @@ from . import (
     activations,
     adaptive_pooling,
     arithmetic,
-    attention,
     convolution,
     creation,
     functions,

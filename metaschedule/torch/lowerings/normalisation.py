@@ -74,12 +74,15 @@ def log_softmax_in(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> 
 @lowers(aten._safe_softmax.default, kind=Kind.REDUCTION)
 def safe_softmax(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
     """As softmax, but a row that is masked altogether, all -infinity, gives zeros."""
-    x = x if dtype is None else rounded(x, dtype_name(dtype))
-    dim = wrapped(dim, x.ndim)
-    top, plain = amax(x, dim), softmax(x, dim)
+    result = x.dtype if dtype is None else dtype_name(dtype)
+    wide = rounded(x, accumulator(result))
+    dim = wrapped(dim, wide.ndim)
+    top, power, total = powers(wide, dim)
 
     def element(*i: Expr) -> Expr:
-        return te.select(top[without(i, dim)] == -math.inf, const(0, x.dtype), plain[i])
+        row = without(i, dim)
+        share = te.select(top[row] == -math.inf, const(0, wide.dtype), power[i] / total[row])
+        return te.cast(share, result)
 
     return te.compute(x.shape, element, name="safe_softmax")
 
