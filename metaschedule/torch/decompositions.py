@@ -25,6 +25,8 @@ def flash_attention(
     and not a copy of the query. A query that may attend to nothing gets zeros."""
     if dropout_p > 0:
         return NotImplemented
+    if query.shape[-3] != key.shape[-3]:  # several heads of the query share one of the keys and values
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = torch.matmul(query, key.transpose(-2, -1)) * factor
     if attn_mask is not None and attn_mask.dtype == torch.bool:

@@ -42,6 +42,12 @@ def test_attention(options: dict[str, Any]) -> None:
         torch.testing.assert_close(logs, flash(*arguments(), **options)[1])
 
 
+def test_heads_of_the_query_share_keys_and_values() -> None:
+    query, key, value = torch.randn(1, 4, 3, 2), torch.randn(1, 2, 5, 2), torch.randn(1, 2, 5, 2)
+    expected = aten.scaled_dot_product_attention.default(query, key, value, enable_gqa=True)
+    torch.testing.assert_close(decompositions()[flash](query, key, value)[0], expected)
+
+
 def test_a_query_that_attends_to_nothing_gets_zeros() -> None:
     found, _ = decompositions()[flash](*arguments(), attn_mask=torch.zeros(5, 7, dtype=torch.bool))
     assert torch.equal(found, torch.zeros_like(found))
