@@ -35,17 +35,16 @@ REWRITES = {
 
 
 def parsed(script: str) -> Any:
-    """The module of a program given in our script."""
+    """The function of a program given in our script."""
     for ours, theirs in REWRITES.items():
         script = re.sub(ours, theirs, script)
-    function = tvm.script.from_source(script, extra_vars={"T": tirx})
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return tvm.script.from_source(script, extra_vars={"T": tirx}).with_attr("global_symbol", "main")
 
 
-def best(module: Any, target: Any, directory: str) -> Any:
-    """The module as the fastest record schedules it."""
+def best(function: Any, target: Any, directory: str) -> Any:
+    """A module of the function as the fastest record schedules it."""
     records = meta_schedule.database.JSONDatabase(work_dir=directory)
-    schedule = meta_schedule.tir_integration.compile_tir(records, module, target)
+    schedule = meta_schedule.tir_integration.compile_tir(records, function, target)
     if schedule is None:
         raise RuntimeError(f"no candidate worked: {directory} has the logs of its tuning")
     return schedule.mod
@@ -57,18 +56,18 @@ class Server:
     def tune(self, script: str, target: dict[str, Any], directory: str, trials: int, seed: int) -> float:
         """Seconds it took."""
         start = time.perf_counter()
-        module, machine = parsed(script), tvm.target.Target(target)
+        function, machine = parsed(script), tvm.target.Target(target)
         seed += 1  # 0 would be no seed
-        meta_schedule.tune_tir(module, machine, directory, max_trials_global=trials, seed=seed)
+        meta_schedule.tune_tir(function, machine, directory, max_trials_global=trials, seed=seed)
         seconds = time.perf_counter() - start
-        best(module, machine, directory)
+        best(function, machine, directory)
         return seconds
 
     def load(self, script: str, target: dict[str, Any], directory: str, inputs: str, output: str) -> None:
         """Build the best record, run it on the files in `inputs` and write the result to `output`, which has
         an array of its shape."""
         machine = tvm.target.Target(target)
-        self.library = tvm.compile(best(parsed(script), machine, directory), target=machine)
+        self.library = tvm.compile(best(parsed(script), machine, directory), target=machine).jit()
         arrays = [np.load(path) for path in (*sorted(Path(inputs).iterdir()), output)]
         self.arrays = [tvm.runtime.tensor(array) for array in arrays]
         self.library["main"](*self.arrays)
