@@ -1,1 +1,1 @@
-"""What people see: plots and figures of the machine."""
+"""This package beside others: comparisons, their tables and charts, the peak of this machine."""

@@ -59,13 +59,17 @@ class Compiled(Torch):
     name = "torch-compile"
 
     def ways(self, case: Case) -> Iterator[Way]:
-        from torch._inductor import config
+        from torch._inductor import config, select_algorithm
 
         torch._dynamo.reset()
+        select_algorithm.PRINT_AUTOTUNE = False
         for theirs, layout, data, weights in laid_out(case):
             call = WithWeights(theirs.call, weights) if weights else theirs.call
             run = partial(torch.compile(call, mode="max-autotune", dynamic=False), *data)
-            with torch.inference_mode(), config.patch(freezing=bool(weights)):
+            with (
+                torch.inference_mode(),
+                config.patch(freezing=bool(weights), max_autotune_report_choices_stats=False),
+            ):
                 run()
             yield way(self.name, layout, theirs, run)
 
