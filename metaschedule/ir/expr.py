@@ -442,4 +442,4 @@ def all_of(conditions: Sequence[Expr]) -> Expr:
 
 def as_int(expr: Expr) -> int | None:
     """The value of an integer constant, or None."""
-    return expr.value if isinstance(expr, Const) and type(expr.value) is int else None
+    return expr.value if type(expr) is Const and type(expr.value) is int else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..ir import INDEX, Binary, Const, Expr, Var, binary
+from ..ir import INDEX, Binary, Const, Expr, Var, binary, substitute
 
 Sum = tuple[tuple[tuple[Expr, int], ...], int]  # variables, or what is not linear, with factors; a constant
 
@@ -53,6 +53,18 @@ def number(value: int) -> Const:
 def less(e: Expr, limit: Expr) -> Expr:
     """`e < limit`, as the operators build it."""
     return binary("<", e, limit)
+
+
+@lru_cache(maxsize=8192)
+def product(a: Expr, b: Expr) -> Expr:
+    """`a * b`, likewise."""
+    return a * b
+
+
+@lru_cache(maxsize=8192)
+def replaced(e: Expr, old: tuple[Var, ...], new: tuple[Expr, ...]) -> Expr:
+    """`e` with other expressions for variables."""
+    return substitute(e, dict(zip(old, new, strict=True)))
 
 
 @lru_cache(maxsize=8192)

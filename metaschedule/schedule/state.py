@@ -235,9 +235,10 @@ class State:
 
     def scope(self, key: Key) -> str:
         """The block whose body a node is in; ROOT if none."""
-        key = self.parent[key]
-        while not isinstance(key, str):
-            key = self.parent[key]
+        parent = self.parent
+        key = parent[key]
+        while type(key) is not str:
+            key = parent[key]
         return key
 
     def is_below(self, key: Key, above: Key) -> bool:
@@ -307,7 +308,7 @@ class State:
     def fixed_extent(self, var: Var) -> int | None:
         """The extent of a loop if it is a constant; None for what is no loop, too."""
         extent = self.extents.get(var)
-        return int(extent.value) if type(extent) is Const else None
+        return extent.value if type(extent) is Const else None  # pyright: ignore[reportReturnType]
 
     def domain(self, key: Key) -> Domain:
         """The loops around a node."""

@@ -7,7 +7,7 @@ value below its extent whatever it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ...ir import Binary, Block, Expr, Iter, Var, as_int, free_vars
@@ -55,13 +55,13 @@ def bound_sum(e: Expr, iters: Iteration) -> Sum | None:
     return tuple([(x, c) for x, c in terms.items() if c]), offset
 
 
-def variables(e: Expr) -> Sequence[Var]:
+def variables(e: Expr) -> tuple[Var, ...]:
     """`free_vars`, worked out once per expression."""
     return (e,) if type(e) is Var else _variables(e)
 
 
 @lru_cache(maxsize=8192)
-def _variables(e: Expr) -> Sequence[Var]:
+def _variables(e: Expr) -> tuple[Var, ...]:
     return tuple(free_vars(e))
 
 
@@ -76,34 +76,40 @@ def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
 
 def leaves_by_kind(s: State, block: Block) -> tuple[set[Var], set[Var]]:
     """The loops behind the spatial and behind the reduce iterators."""
-    pairs = list(zip(block.iters, block.bindings, strict=True))
-    return (
-        leaves_of(s, [b for it, b in pairs if it.kind == "spatial"]),
-        leaves_of(s, [b for it, b in pairs if it.kind == "reduce"]),
-    )
+    spatial: set[Var] = set()
+    reducing: set[Var] = set()
+    for it, binding in zip(block.iters, block.bindings, strict=True):
+        found = spatial if it.kind == "spatial" else reducing
+        for v in variables(binding):
+            found.update(s.leaves(v))
+    return spatial, reducing
 
 
-def told_by(s: State, known: Iterable[Var]) -> set[Var]:
-    """The variables whose values follow from those of others: a number tells its digits, all parts of a fused
-    loop tell the loop."""
+def tell(s: State, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
+    """Whether the values of all `wanted` variables follow from those of `known` ones: a number tells its
+    digits, all parts of a fused loop tell the loop; what has one value needs no telling."""
+    definitions = s.definitions
     waiting = list(known)
-    found = set(waiting)
+    told = set(waiting)
+    missing = {v for v in wanted if v not in told and s.fixed_extent(v) != 1}
     parts: dict[Var, set[int]] = {}
-    while waiting:
-        definition = s.definitions.get(waiting.pop())
-        new: tuple[Var, ...] = ()
-        if isinstance(definition, Split):
-            new = definition.digits
-        elif isinstance(definition, Part):
+    while missing and waiting:
+        definition = definitions.get(waiting.pop())
+        if definition is None:
+            continue
+        new = definition.digits
+        if type(definition) is Part:
             have = parts.setdefault(definition.whole, set())
             have.add(definition.index)
-            if all(n in have or s.fixed_extent(d) == 1 for n, d in enumerate(definition.digits)):
-                new = (definition.whole,)
+            if any(n not in have and s.fixed_extent(d) != 1 for n, d in enumerate(new)):
+                continue
+            new = (definition.whole,)
         for var in new:
-            if var not in found:
-                found.add(var)
+            if var not in told:
+                told.add(var)
+                missing.discard(var)
                 waiting.append(var)
-    return found
+    return not missing
 
 
 def consists_of(s: State, roots: Iterable[Var]) -> set[Var]:
@@ -133,7 +139,7 @@ def are_independent(s: State, roots: Iterable[Var]) -> bool:
             return False
         taken.add(var)
         known = s.definitions.get(var)
-        while isinstance(known, Part):
+        while type(known) is Part:
             if known.whole in taken or (known.whole, known.index) in parts:
                 return False
             parts.add((known.whole, known.index))

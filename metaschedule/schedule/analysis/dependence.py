@@ -17,9 +17,9 @@ from .definitions import leaves_by_kind
 from .forms import are_apart, never_ahead, same_iteration
 from .frame import Frame
 from .loop_frame import LoopFrame
-from .meeting import RegionAccess, by_map, meet_cheaply, rows, touched_by
+from .meeting import RegionAccess, by_map, by_name, meet_within, rows, touched_below
 from .reducers import commutes
-from .touching import touch
+from .touching import users
 from .written import Box, stored_indices, written_box
 
 # --- iterations of one loop -----------------------------------------------------------------------
@@ -31,15 +31,18 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
     extent = s.fixed_extent(loop)
     if extent is not None and extent <= 1:
         return None
-    below = touched_by(s, s.children[loop])
+    below = touched_below(s, loop)
     if below.problem:
         return below.problem
-    frame = LoopFrame(s, loop)
+    frame: LoopFrame | None = None
     for buffer in dict.fromkeys(below.written):
         group = below.accesses[buffer]
         if buffer in below.loaded:
             return f"{buffer.name} is written, and an extent or a condition depends on it"
-        if meet_cheaply(frame, loop, group):
+        if by_name(s, loop, group):
+            continue
+        frame = frame or LoopFrame(s, loop)
+        if meet_within(frame, loop, group):
             continue
         reducing = next((a.block for a in group if loop in leaves_by_kind(s, a.block)[1]), None)
         if reducing is not None and reductions and all(a.block is reducing for a in group):
@@ -64,7 +67,7 @@ def is_private(s: State, loop: Var, buffer: Buffer, group: list[RegionAccess]) -
     scope = s.scope(loop)
     if not any(b is buffer for b in (s.nodes[scope].allocs if scope else s.allocs)):
         return False  # no intermediate
-    if any(touch(node).uses(buffer) and not s.is_below(key, loop) for key, node in s.nodes.items()):
+    if not all(s.is_below(key, loop) for key in users(s, s.nodes, buffer)):
         return False
     for n, read in enumerate(group):
         if read.is_write:
@@ -84,10 +87,10 @@ def is_filled(s: State, write: RegionAccess, read: RegionAccess) -> bool:
     around both."""
     if write.block is read.block or s.children[write.block.name]:
         return False
-    both = s.meeting(write.block.name, read.block.name)
+    frame = Frame(s, s.meeting(write.block.name, read.block.name))
     indices = stored_indices(write.block, write.region.buffer)
-    box = None if indices is None else written_box(s, write.block, indices, both)
-    return box is not None and holds_guards(s, box, read.block) and is_inside(Frame(s, both), read, box)
+    box = None if indices is None else written_box(frame, write.block, indices)
+    return box is not None and holds_guards(s, box, read.block) and is_inside(frame, read, box)
 
 
 def holds_guards(s: State, box: Box, block: Block) -> bool:
@@ -117,7 +120,7 @@ def is_inside(frame: Frame, read: RegionAccess, box: Box) -> bool:
 def crossing(s: State, loops: list[Var]) -> str | None:
     """Why loops that follow one another may not become one: an iteration of a later loop needs or disturbs
     iterations of an earlier one that would come after it. None if that is certainly not so."""
-    parts = [touched_by(s, s.children[v]) for v in loops]
+    parts = [touched_below(s, v) for v in loops]
     frames = [LoopFrame(s, v) for v in loops]
     for part in parts:
         if part.problem:

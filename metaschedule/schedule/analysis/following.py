@@ -345,7 +345,7 @@ def check_disjoint(s: State, frame: Frame, block: Block) -> None:
                 f"a binding of block {block.name!r} is not a sum over loops: {binding}",
                 marks={block.name: "bound to it"},
             )
-        ranging += [v for v in found[0] if not frame.is_outer(v)]
+        ranging += found[1]
     if not are_independent(s, ranging):
         raise ScheduleError(
             f"two iterators of block {block.name!r} depend on one loop",
@@ -404,9 +404,10 @@ def need_of(frame: Frame, start: Expr, extent: Expr, iters: Iteration, mirror: M
     found = frame.linear(start, iters)
     if found is None or width is None:
         return None
-    terms: dict[Var, int] = {}
-    low, high = found[1], found[1] + width - 1
-    for var, c in found[0].items():
+    outer, inner, low = found
+    terms = dict(inner)
+    high = low + width - 1
+    for var, c in outer.items():  # the new loops are not in the tree yet
         if var in mirror.loops:
             reach = c * (max(mirror.loops[var], 1) - 1)
             low, high = low + min(0, reach), high + max(0, reach)
@@ -445,8 +446,8 @@ def check_terms(s: State, move: Move, meeting: Key) -> None:
     frame = Frame(s, move.loop)
     plain = all(
         (found := frame.linear(b, NO_ITERATORS)) is not None
-        and found[1] == 0
-        and all(c > 0 for c in found[0].values())
+        and found[2] == 0
+        and all(c > 0 for terms in found[:2] for c in terms.values())
         for it, b in pairs
         if it.kind == "reduce"
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...arith import Domain, relax
 from ...ir import Binary, Block, Expr, Var, as_int, same_expr, substitute
@@ -90,35 +91,42 @@ class Frame:
             elif type(known) is Part:
                 found = self.side(known.whole)
             else:
-                below = {self.side(v) for v in known.digits}
-                found = below.pop() if len(below) == 1 else MIXED
+                found = self.side(known.digits[-1])
+                for digit in known.digits[:-1]:
+                    if self.side(digit) != found:
+                        found = MIXED
+                        break
             self.sides[var] = found
         return found
 
     # --- sums ---
 
-    def linear(self, e: Expr, iters: Iteration) -> tuple[dict[Var, int], int] | None:
-        """`e`, with bindings for iterators, as a sum over variables that are each on one side; None if it is
-        none."""
+    def linear(self, e: Expr, iters: Iteration) -> tuple[dict[Var, int], dict[Var, int], int] | None:
+        """`e`, with bindings for iterators, as a sum over variables outside, one over variables inside, and a
+        constant; None if it is none."""
         found = bound_sum(e, iters)
         if found is None:
             return None
-        terms: dict[Var, int] = {}
+        outer: dict[Var, int] = {}
+        inner: dict[Var, int] = {}
         for var, c in found[0]:
-            if type(var) is not Var or not self.add(var, c, terms):
+            if type(var) is not Var or not self.add(var, c, outer, inner):
                 return None
-        return ({v: c for v, c in terms.items() if c} if 0 in terms.values() else terms), found[1]
+        if 0 in outer.values() or 0 in inner.values():
+            outer, inner = ({v: c for v, c in terms.items() if c} for terms in (outer, inner))
+        return outer, inner, found[1]
 
-    def add(self, var: Var, factor: int, terms: dict[Var, int]) -> bool:
-        known = self.definitions.get(var)
-        if known is None or self.side(var):
+    def add(self, var: Var, factor: int, outer: dict[Var, int], inner: dict[Var, int]) -> bool:
+        if side := self.side(var):
+            terms = outer if side == OUTSIDE else inner
             terms[var] = terms.get(var, 0) + factor
             return True
-        if isinstance(known, Part):
+        known = self.definitions[var]
+        if type(known) is Part:
             return False
         for digit in reversed(known.digits):
             size = self.s.fixed_extent(digit)
-            if size is None or not self.add(digit, factor, terms):
+            if size is None or not self.add(digit, factor, outer, inner):
                 return False
             factor *= size
         return True
@@ -129,7 +137,7 @@ class Frame:
         """How many values from 0 on a variable takes, in the instances of a block that its tests let run."""
         s = self.s
         known = s.definitions.get(var)
-        tested = None if block is None or not block.predicate else limit_of(var, block)
+        tested = None if block is None or not block.predicate else limits(block.predicate).get(var)
         if known is None:
             extent = s.extents.get(var)
             count = as_int(extent) if extent is not None else iterator_extent(s, self.key, var)
@@ -159,20 +167,20 @@ class Frame:
         found = None if width is None else self.linear(start, iters)
         if found is None or width is None:
             return self.relaxed(start, extent, block, iters, size)
-        terms: dict[Var, int] = {}
-        inner: list[tuple[int, int]] = []
-        low, high = found[1], found[1] + width - 1
-        for var, c in found[0].items():
-            if self.is_outer(var):
-                terms[var] = c
-                continue
+        terms, inner, low = found
+        high = low + width - 1
+        steps: list[tuple[int, int]] = []
+        for var, c in inner.items():
             count = self.values(var, block)
             if count is None:
                 return self.relaxed(start, extent, block, iters, size)
-            reach = c * (max(count, 1) - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
-            inner.append((abs(c), count))
-        return Span(terms, low, high - low + 1, dense=fills(inner, width))
+            reach = c * (count - 1) if count > 1 else 0
+            if reach < 0:
+                low += reach
+            else:
+                high += reach
+            steps.append((abs(c), count))
+        return Span(terms, low, high - low + 1, dense=fills(steps, width))
 
     def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Span:
         """What is no sum, by the general analysis."""
@@ -269,12 +277,14 @@ def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:
     return True
 
 
-def limit_of(var: Var, block: Block) -> int | None:
-    """What a block's predicate says a variable is less than: the test of a split that may not divide."""
-    for test in block.predicate:
-        if isinstance(test, Binary) and test.a is var and test.op == "<":
-            return as_int(test.b)
-    return None
+@lru_cache(maxsize=4096)
+def limits(predicate: tuple[Expr, ...]) -> dict[Expr, int]:
+    """What the tests of splits that may not divide say that variables are less than."""
+    found: dict[Expr, int] = {}
+    for test in predicate:
+        if isinstance(test, Binary) and test.op == "<" and (limit := as_int(test.b)) is not None:
+            found.setdefault(test.a, limit)
+    return found
 
 
 def iterator_extent(s: State, key: Key, var: Var) -> int | None:

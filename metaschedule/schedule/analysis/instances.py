@@ -11,15 +11,15 @@ from ...arith import Domain, IterationMap, iteration_map, simplify
 from ...errors import ScheduleError
 from ...ir import Binary, Block, Const, Expr, Iter, Var, as_int, const, free_vars, substitute
 from ..state import ROOT, Key, Part, State
-from .definitions import are_independent, is_definition_test, leaves_by_kind, leaves_of, told_by
-from .touching import loads
+from .definitions import are_independent, is_definition_test, leaves_by_kind, leaves_of, tell
+from .touching import loads, touch
 
 ZERO = const(0)
 
 
 def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
     """`leaves_by_kind`; raises if a loop drives iterators of both kinds, or loaded values do."""
-    for e in (*block.bindings, *block.predicate):
+    for e in (*block.bindings, *block.predicate) if touch(block).loaded else ():
         if loads(e):
             raise ScheduleError(
                 f"where block {block.name!r} runs depends on loaded values: {e}",
@@ -142,8 +142,7 @@ def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
 
 def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
     """Whether the variables that a block is bound to as they are tell the iterations of loops."""
-    told = told_by(s, [b for b in block.bindings if type(b) is Var])
-    return all(v in told or s.fixed_extent(v) == 1 for v in loops)
+    return tell(s, [b for b in block.bindings if type(b) is Var], loops)
 
 
 # --- where the init runs --------------------------------------------------------------------------

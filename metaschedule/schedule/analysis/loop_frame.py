@@ -48,12 +48,11 @@ class LoopFrame(Frame):
     def add_to(self, form: Form, e: Expr, factor: int) -> bool:
         if type(e) is not Var:
             return self.add_fixed(form, e, factor)
-        s = self.s
-        if e is not self.moving and s.fixed_extent(e) == 1:
+        s, extent = self.s, self.s.fixed_extent(e)
+        if extent == 1 and e is not self.moving:
             return True  # it is 0
         side, known = self.side(e), self.definitions.get(e)
         if side == INSIDE:
-            extent = s.fixed_extent(e)
             if extent is None:
                 return False
             form.add_inner(e, factor, extent)
@@ -62,20 +61,19 @@ class LoopFrame(Frame):
             if side == OUTSIDE:
                 form.add_fixed(e, factor)
             else:
-                extent = s.fixed_extent(e)
                 form.add_moving((1, math.inf if extent is None else extent), factor)
             return True
         if isinstance(known, Split):
             for digit in reversed(known.digits):
                 if not self.add_to(form, digit, factor):
                     return False
-                extent = s.fixed_extent(digit)
-                if extent is None and digit is not known.digits[0]:
+                size = s.fixed_extent(digit)
+                if size is None and digit is not known.digits[0]:
                     return False
-                factor *= extent or 0
+                factor *= size or 0
             return True
         if side == MOVING and alias(s, known.whole) is self.moving:
-            stride, extent = stride_of(s, known), s.fixed_extent(e)
+            stride = stride_of(s, known)
             if stride is None or extent is None:
                 return False
             form.add_moving((stride, extent), factor)

@@ -1,13 +1,12 @@
 """Whether accesses to a buffer that meet in an element are always of one iteration of a loop.
 
-Accesses are taken from the signatures of blocks (`touched_by`). Three tests, cheapest first: the variables
+Accesses are taken from the signatures of blocks (`touched_below`). Three tests, cheapest first: the variables
 that index the buffer tell the iteration (`by_name`, `by_sum`), linear forms keep iterations apart
 (`forms.same_iteration`), the map from iterations and places within them to elements is one to one (`by_map`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...arith import access_region, iteration_map, union
@@ -27,8 +26,8 @@ from ...ir import (
     substitute,
 )
 from ..linear import Sum
-from ..state import Key, State
-from .definitions import Iteration, bound_sum, iteration, leaves_of, told_by
+from ..state import State
+from .definitions import Iteration, bound_sum, iteration, leaves_of, tell
 from .forms import Form, are_apart, same_iteration
 from .frame import OUTSIDE
 from .loop_frame import LoopFrame
@@ -55,29 +54,28 @@ class Touched:
     loops: list[Var] = field(default_factory=list)
     problem: str | None = None  # why this is not all that is touched
 
-    def add(self, block: Block, regions: tuple[Region, ...], is_write: bool) -> None:
-        for r in regions:
-            access = RegionAccess(block, r, is_write, iteration(block))
-            self.accesses.setdefault(r.buffer, []).append(access)
-            if is_write:
-                self.written.append(r.buffer)
+    def add(self, block: Block) -> None:
+        iters = iteration(block)
+        for regions, is_write in ((block.reads, False), (block.writes, True)):
+            for r in regions:
+                self.accesses.setdefault(r.buffer, []).append(RegionAccess(block, r, is_write, iters))
+                if is_write:
+                    self.written.append(r.buffer)
 
 
-def touched_by(s: State, keys: Iterable[Key], found: Touched | None = None) -> Touched:
-    """What some statements, with all below them, read and write, in program order."""
-    found = found or Touched()
-    for key in keys:
+def touched_below(s: State, loop: Var) -> Touched:
+    """What the body of a loop reads and writes, in program order."""
+    found = Touched()
+    for key in s.statements_below(loop):
         node = s.nodes[key]
-        found.loaded |= touch(node).loaded
-        if isinstance(node, Block):
-            found.add(node, node.reads, False)
-            found.add(node, node.writes, True)
-            continue
-        if isinstance(node, For):
+        if loaded := touch(node).loaded:
+            found.loaded |= loaded
+        if type(node) is For:
             found.loops.append(node.var)
-        elif not (isinstance(node, If) and s.children[key]):
+        elif type(node) is Block:
+            found.add(node)
+        elif not (type(node) is If and s.children[key]):
             found.problem = "there is a statement outside of any block"
-        touched_by(s, s.children[key], found)
     return found
 
 
@@ -86,15 +84,16 @@ def rows(frame: LoopFrame, group: list[RegionAccess]) -> list[list[Form | None]]
     return [[frame.form(start, a.iters, extent) for start, extent in a.region.ranges] for a in group]
 
 
-def meet_cheaply(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
+def meet_within(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     """Whether accesses to one buffer below a loop, which is moving in the frame, certainly share elements
-    within an iteration only, seen from names and linear forms."""
-    if by_name(frame.s, loop, group) or (len(group) == 1 and by_sum(frame, loop, group)):
+    within an iteration only, seen from sums and linear forms."""
+    if len(group) == 1 and by_sum(frame, loop, group):
         return True
     extent = frame.s.fixed_extent(loop)
-    if group[0].is_write and not same_iteration(rows(frame, group[:1]), extent):
+    forms = rows(frame, group[:1])
+    if group[0].is_write and not same_iteration(forms, extent):
         return by_sum(frame, loop, group)  # for forms, the instances of this access meet already
-    forms = rows(frame, group)
+    forms += rows(frame, group[1:])
     if same_iteration(forms, extent) or by_sum(frame, loop, group):
         return True
     return all(
@@ -115,7 +114,7 @@ def by_name(s: State, loop: Var, group: list[RegionAccess]) -> bool:
     for a in group[1:]:
         mine = plain_indices(a)
         shared = {n: v for n, v in shared.items() if mine.get(n) is v}
-    return bool(shared) and loop in told_by(s, shared.values())
+    return bool(shared) and tell(s, shared.values(), [loop])
 
 
 def plain_indices(a: RegionAccess) -> dict[int, Var]:
@@ -136,7 +135,7 @@ def by_sum(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     for a in group[1:] if shared else ():
         mine = moving_indices(frame, a)
         shared = {n: (v, e) for n, (v, e) in shared.items() if n in mine and is_same_sum(mine[n][1], e)}
-    return bool(shared) and loop in told_by(frame.s, [v for v, _ in shared.values()])
+    return bool(shared) and tell(frame.s, [v for v, _ in shared.values()], [loop])
 
 
 def moving_indices(frame: LoopFrame, a: RegionAccess) -> dict[int, tuple[Var, Sum]]:
@@ -144,15 +143,10 @@ def moving_indices(frame: LoopFrame, a: RegionAccess) -> dict[int, tuple[Var, Su
     found: dict[int, tuple[Var, Sum]] = {}
     for n, (start, count) in enumerate(a.region.ranges):
         index = bound_sum(start, a.iters) if as_int(count) == 1 else None
-        moving: Expr | None = None
-        for x, _ in index[0] if index is not None else ():
-            if type(x) is not Var or (moving is not None and frame.side(x) != OUTSIDE):
-                break
-            if frame.side(x) != OUTSIDE:
-                moving = x
-        else:
-            if index is not None and moving is not None:
-                found[n] = moving, index
+        if index is not None:
+            moving = [x for x, _ in index[0] if type(x) is not Var or frame.side(x) != OUTSIDE]
+            if len(moving) == 1 and type(moving[0]) is Var:
+                found[n] = moving[0], index
     return found
 
 

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, field
 
 from ...errors import ScheduleError
-from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const, substitute
-from ..linear import less, number, plus, times
+from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const
+from ..linear import less, number, plus, replaced, times
 from ..state import Part, Split
 from .definitions import are_independent, is_definition_test, iteration, variables
 from .frame import Frame, Span
@@ -42,7 +42,8 @@ class Mirror:
         """`e` with new loops."""
         if isinstance(e, Var):
             return self.variable(e)
-        return substitute(e, {var: self.variable(var) for var in variables(e)})
+        old = variables(e)
+        return replaced(e, old, tuple([self.variable(var) for var in old]))
 
     def variable(self, var: Var) -> Expr:
         found = self.known.get(var)

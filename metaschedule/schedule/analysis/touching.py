@@ -6,7 +6,7 @@ whether an expression may be evaluated at another place.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -102,6 +102,12 @@ def loads(*exprs: Expr) -> list[Load]:
     return found
 
 
+def users(s: State, keys: Iterable[Key], buffer: Buffer) -> list[Key]:
+    """Those of some nodes that use a buffer."""
+    touched = [(key, touch(s.nodes[key])) for key in keys]
+    return [key for key, what in touched if what is not NOTHING and what.uses(buffer)]
+
+
 # --- in program order -----------------------------------------------------------------------------
 
 
@@ -122,18 +128,20 @@ def accesses(s: State, key: Key = ROOT) -> list[Access]:
     """Everything below a node that touches memory, in program order."""
     found: list[Access] = []
 
-    def visit(at: Key) -> None:
-        for child in s.children[at]:
-            node = s.nodes[child]
-            touched = touch(node)
-            if touched.loaded:
-                found.append(Access(child, touched.loaded, NONE, True))
-            if s.children[child]:
-                visit(child)
-            elif touched is not NOTHING:
-                found.append(Access(child, touched.reads, touched.writes, not isinstance(node, Block)))
-
-    visit(key)
+    waiting = list(reversed(s.children[key]))
+    while waiting:
+        at = waiting.pop()
+        node, below = s.nodes[at], s.children[at]
+        if type(node) is For and type(node.extent) is Const:
+            waiting += reversed(below)
+            continue
+        touched = touch(node)
+        if touched.loaded:
+            found.append(Access(at, touched.loaded, NONE, True))
+        if below:
+            waiting += reversed(below)
+        else:
+            found.append(Access(at, touched.reads, touched.writes, not isinstance(node, Block)))
     return found
 
 

@@ -30,7 +30,7 @@ from ...ir import (
     substitute,
     walk,
 )
-from ..state import ROOT, Key, State
+from ..state import ROOT
 from .definitions import Iteration, are_independent, consists_of, is_definition_test, iteration, variables
 from .frame import INSIDE, MIXED, OUTSIDE, Frame, Span, fills
 
@@ -86,18 +86,18 @@ def own_accesses(block: Block, buffer: Buffer) -> list[tuple[Expr, ...]]:
     return found + [e.indices for e in expressions(body) if isinstance(e, Load) and e.buffer is buffer]
 
 
-def written_box(s: State, block: Block, indices: Sequence[Expr], under: Key) -> Box | None:
-    """The box that `indices` (over the iterators of a block) take while the part of the tree below `under`
+def written_box(frame: Frame, block: Block, indices: Sequence[Expr]) -> Box | None:
+    """The box that `indices` (over the iterators of a block) take while the part of the tree below a frame
     runs once, each point of it for sure; None if that is not known."""
+    s, iters = frame.s, iteration(block)
     for above in s.ancestors(block.name):
-        if above is under:
+        if above is frame.key:
             break
-        if not isinstance(above, Var) or not as_int(s.extents[above]):
+        if not isinstance(above, Var) or not s.fixed_extent(above):
             return None  # a condition, or a loop that may be empty
     else:
-        if under is not ROOT:
+        if frame.key is not ROOT:
             return None
-    frame, iters = Frame(s, under), iteration(block)
     limits: dict[Var, int] = {}  # by iterator
     guards: list[Expr] = []
     known: set[Var] = set()
@@ -138,20 +138,17 @@ def sums(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span] 
         found = frame.linear(index, iters)
         if found is None:
             return None
-        terms: dict[Var, int] = {}
-        inner: list[tuple[int, int]] = []
-        for var, c in found[0].items():
-            if frame.is_outer(var):
-                terms[var] = c
-                continue
+        terms, inner, offset = found
+        steps: list[tuple[int, int]] = []
+        for var, c in inner.items():
             extent = s.fixed_extent(var)
             if not extent or c < 0:
                 return None
             ranging.append(var)
-            inner.append((c, extent))
-        if not fills(inner, 1):
+            steps.append((c, extent))
+        if not fills(steps, 1):
             return None
-        spans.append(Span(terms, found[1], 1 + sum([c * (n - 1) for c, n in inner])))
+        spans.append(Span(terms, offset, 1 + sum([c * (n - 1) for c, n in steps])))
     return spans if are_independent(s, ranging) else None
 
 

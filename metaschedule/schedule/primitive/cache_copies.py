@@ -11,7 +11,7 @@ from typing import Any
 from ...arith import Domain
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, as_int
-from ..analysis.frame import Span
+from ..analysis.frame import Frame, Span
 from ..analysis.written import Box, stored_indices, whole_box, written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
@@ -151,7 +151,7 @@ def filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: 
         ):
             continue
         indices = stored_indices(node, buffer)
-        box = None if indices is None else written_box(s, node, indices, parent)
+        box = None if indices is None else written_box(Frame(s, parent), node, indices)
         if box is not None and box.is_whole(buffer.shape):
             return whole_box(buffer.shape)
         if box is not None and len(stores) == 1:
@@ -227,7 +227,7 @@ class CacheWrite(Primitive):
         check_only_writer(s, block, buffer)
         parent, child = place_after(s, block.name, buffer)
         indices = stored_indices(block, buffer)
-        box = None if indices is None else written_box(s, block, indices, parent)
+        box = None if indices is None else written_box(Frame(s, parent), block, indices)
         if box is None and parent is ROOT and any(b is buffer for b in s.original.outputs):
             box = whole_box(buffer.shape)  # a program writes all of its outputs
         if box is None:

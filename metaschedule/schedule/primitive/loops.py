@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ...errors import ScheduleError
@@ -12,7 +13,7 @@ from ...ir import Const, Expr, For, Var, as_int, const
 from ..analysis.definitions import leaves_of
 from ..analysis.reordering import check_reorderable
 from ..analysis.touching import touch
-from ..linear import less, number
+from ..linear import less, number, product
 from ..state import Part, Split, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
@@ -66,9 +67,10 @@ class SplitLoop(Primitive):
         numbers = [None if f is None else s.number(f) for f in self.factors]
         if numbers.count(None) > 1:
             raise ScheduleError("more than one factor is None", help="leave one factor to be worked out")
-        if any(n is not None and n < 1 for n in numbers):
+        given = [n for n in numbers if n is not None]
+        if given and min(given) < 1:
             raise ScheduleError(f"factors must be positive, got {numbers}", marks={loop.var: "to be split"})
-        known = math.prod(n for n in numbers if n is not None)
+        known = math.prod(given)
         extent = as_int(loop.extent)
         if None in numbers:
             outer = const(-(-extent // known)) if extent is not None else (loop.extent + (known - 1)) // known
@@ -144,6 +146,8 @@ class Fuse(Primitive):
                 )
         for loop in loops:
             check_plain(loop, "fuse")
+            if type(loop.extent) is Const:
+                continue
             if not leaves_of(s, [loop.extent]).isdisjoint([other.var for other in loops]):
                 raise ScheduleError(
                     "the extent depends on a loop that is to be fused",
@@ -154,9 +158,7 @@ class Fuse(Primitive):
     def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
         digits = tuple(loop.var for loop in plan)
         fused = s.fresh("_".join(v.name for v in digits))
-        extent: Expr = const(1)
-        for loop in plan:
-            extent = extent * loop.extent
+        extent = reduce(product, [loop.extent for loop in plan])
         body = s.children[digits[-1]]
         s.replace(digits[0], [fused])
         for var in digits[1:]:

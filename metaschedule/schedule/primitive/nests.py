@@ -15,12 +15,11 @@ from ...ir import (
     For,
     Load,
     Var,
-    changed,
     expressions,
     subexpressions,
-    substitute,
 )
 from ..analysis.definitions import leaves_of, variables
+from ..linear import replaced
 from ..state import ROOT, Key, Part, Split, State
 
 
@@ -58,15 +57,18 @@ class Copies:
         return fresh
 
     def expr(self, e: Expr) -> Expr:
-        return e if type(e) is Const else substitute(e, {v: self.var(v) for v in variables(e)})
+        if type(e) is Const:
+            return e
+        old = variables(e)
+        return replaced(e, old, tuple([self.var(v) for v in old]))
 
     def loop(self, var: Var, kind: str | None = None) -> For:
         """The copy of a loop, without its body."""
         old: For = self.state.nodes[var]
-        copy = changed(old, var=self.new[var], extent=self.expr(old.extent))
+        new, extent = self.new[var], self.expr(old.extent)
         # Analyses that follow a definition ask for extents before the loop is entered.
-        self.state.extents[copy.var] = copy.extent
-        return changed(copy, kind=kind, annotations={}) if kind is not None else copy
+        self.state.extents[new] = extent
+        return For(new, extent, (), old.kind, old.annotations) if kind is None else For(new, extent, (), kind)
 
 
 def insert(s: State, at: Key, keys: list[Key]) -> None:

@@ -27,7 +27,7 @@ from ...ir import (
     substitute,
 )
 from ..analysis.definitions import leaves_of
-from ..analysis.instances import domain_within
+from ..analysis.instances import check_kinds_apart, domain_within
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import insert, perfect_nest
@@ -97,7 +97,8 @@ def plan_blockize(s: State, loop: Var) -> BlockizePlan:
             inner_predicate.append(parts.condition(c))
     init: Body = ()
     if block.init:
-        init = parts.init(plan_init(s, block, inside))
+        _, reducing = check_kinds_apart(s, block)
+        init = parts.init(plan_init(s, block, inside, reducing))
     inner = changed(block, bindings=tuple(parts.inner), predicate=tuple(inner_predicate))
     inner = without_init(s, inner) if block.init else inner
     outer = Block(

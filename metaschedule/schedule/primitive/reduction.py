@@ -20,7 +20,6 @@ from ...ir import (
     Var,
     changed,
 )
-from ..analysis.definitions import leaves_by_kind
 from ..analysis.independence import check_independent
 from ..analysis.instances import (
     check_kinds_apart,
@@ -28,7 +27,7 @@ from ..analysis.instances import (
     check_once,
     init_predicate,
 )
-from ..analysis.touching import touch
+from ..analysis.touching import users
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .epilogue import FuseReductionEpilogue
@@ -45,10 +44,9 @@ class InitPlan:
     predicate: list[Expr]
 
 
-def plan_init(s: State, block: Block, inside: list[Var]) -> InitPlan:
+def plan_init(s: State, block: Block, inside: list[Var], reducing: set[Var]) -> InitPlan:
     """The `init` before the loops `inside`, the innermost ones around the block; raises if it is not the same
-    there. Loops outside of them are shared by both."""
-    _, reducing = check_kinds_apart(s, block)
+    there. Loops outside of them are shared by both; `reducing` are the reduction loops."""
     check_not_empty(s, [v for v in inside if v in reducing])
     check_independent(s, block)
     check_once(s, block, inside)
@@ -140,20 +138,18 @@ class DecomposeReduction(Primitive):
                 help="only reductions have one, until it is decomposed",
             )  # fmt: skip
         chain = loops_from(s, block, loop.var)
-        outside = s.loops_around(loop.var)
-        reducing = leaves_by_kind(s, block)[1]
-        for var in outside:
+        _, reducing = check_kinds_apart(s, block)
+        for var in s.loops_around(loop.var):
             if var in reducing:
-                check_kinds_apart(s, block)
                 raise ScheduleError(
                     f"the reduction loop over {var.name} is outside of the loop over {loop.var.name}",
                     marks={var: "reduction loop", loop.var: "the init would run before this loop"},
                     help=f"decompose at the loop over {var.name} or outside of it",
                 )
-        plan = plan_init(s, block, chain)
-        for other in s.statements_below(loop.var):
-            touched = touch(s.nodes[other])
-            if other is not block.name and any(touched.uses(w.buffer) for w in block.writes):
+        plan = plan_init(s, block, chain, reducing)
+        below = s.statements_below(loop.var)
+        for other in [key for w in block.writes for key in users(s, below, w.buffer)]:
+            if other is not block.name:
                 name = f"block {other!r}" if isinstance(other, str) else "a loop or statement"
                 raise ScheduleError(
                     f"the result of block {block.name!r} is used by {name} in the same loop",

@@ -26,6 +26,7 @@ from ...ir import (
     same_expr,
     substitute,
 )
+from ..analysis.frame import Frame
 from ..analysis.written import Box, own_accesses, stored_indices, whole_box, written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
@@ -86,7 +87,9 @@ class Reindex(Primitive):
             )
         parent, child = place_after(s, block.name, buffer)
         box = (
-            written_box(s, block, [it.var for it in used], parent) if stored_indices(block, buffer) else None
+            written_box(Frame(s, parent), block, [it.var for it in used])
+            if stored_indices(block, buffer)
+            else None
         )
         if box is None:
             raise ScheduleError(
