@@ -116,13 +116,13 @@ class State:
             self.put(key, s.body)
         elif isinstance(s, Block):
             key = self.fresh_block_name(s.name)
-            nested = bool(blocks(s.body))
+            nested = has_blocks(s.body)
             self.nodes[key] = changed(s, name=key, body=() if nested else s.body)
             self.put(key, s.body if nested else ())
         else:
             self.counter += 1
             key = self.counter
-            within = isinstance(s, If) and not s.orelse and bool(blocks(s.then))
+            within = isinstance(s, If) and not s.orelse and has_blocks(s.then)
             self.nodes[key] = changed(s, then=()) if isinstance(s, If) and within else s
             self.put(key, s.then if isinstance(s, If) and within else ())
         return key
@@ -467,6 +467,11 @@ class _Resolve(Substitute):
 @lru_cache(maxsize=16384)
 def numbered(program: Program, number: int, name: str) -> Var:
     return Var(name)
+
+
+@lru_cache(maxsize=4096)
+def has_blocks(body: Body) -> bool:
+    return bool(blocks(body))
 
 
 @lru_cache(maxsize=4096)

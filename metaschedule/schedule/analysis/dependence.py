@@ -44,18 +44,23 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
         frame = frame or LoopFrame(s, loop)
         if meet_within(frame, loop, group):
             continue
-        reducing = next((a.block for a in group if loop in leaves_by_kind(s, a.block)[1]), None)
-        if reducing is not None and reductions and all(a.block is reducing for a in group):
-            if commutes(reducing):
+        block = group[0].block
+        if reductions and all(a.block is block for a in group) and reduces_over(s, block, loop):
+            if commutes(block):
                 continue
-            return f"block {reducing.name!r} reduces over it by an operation that is not known to commute"
+            return f"block {block.name!r} reduces over it by an operation that is not known to commute"
         if is_private(s, loop, buffer, group) or by_map(s, loop, below.loops, group):
             continue
-        if reducing is not None:
-            return f"block {reducing.name!r} reduces over it"
+        for a in group:
+            if reduces_over(s, a.block, loop):
+                return f"block {a.block.name!r} reduces over it"
         what = "write" if all(a.is_write for a in group) else "read or write"
         return f"several iterations may {what} the same element of {buffer.name}"
     return None
+
+
+def reduces_over(s: State, block: Block, loop: Var) -> bool:
+    return loop in leaves_by_kind(s, block)[1]
 
 
 # --- intermediates of one iteration ---------------------------------------------------------------
@@ -104,7 +109,7 @@ def is_inside(frame: Frame, read: RegionAccess, box: Box) -> bool:
         read.region.ranges, box.ranges, read.region.buffer.shape, strict=True
     ):
         need = frame.span(start, extent, read.block, read.iters, size)
-        fixed = not frame.loops_of(need) and need.other is None
+        fixed = need.other is None and not (need.terms and frame.loops_of(need))
         low, end = (max(need.offset, 0), min(need.end, size)) if fixed else (need.offset, need.end)
         if low < have.offset or end > have.end or not frame.same_start(need, have):
             return False

@@ -87,7 +87,7 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
 
 def check_readers(s: State, events: list[Access], block: Block) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
-    mine, reducing = touch(block).writes, leaves_by_kind(s, block)[1]
+    mine = touch(block).writes
     place = next(n for n, e in enumerate(events) if e.key is block.name and not e.outside)
     for n, event in enumerate(events):
         if n != place and event.reads & mine:
@@ -96,7 +96,7 @@ def check_readers(s: State, events: list[Access], block: Block) -> None:
                     f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
                     marks={block.name: "stores it"},
                 )
-            if reducing and reducing & shared_variables(s, event.key, block.name):
+            if leaves_by_kind(s, block)[1] & shared_variables(s, event.key, block.name):
                 raise ScheduleError(
                     f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
                     marks={block.name: "reduces"},
@@ -152,10 +152,11 @@ def find_producers(
 
 def check_settled(s: State, events: list[Access], event: Access, block: Block, place: Key) -> None:
     """Raises unless what a producer has stored by `place` is there for good."""
+    why = why_unsettled(s, events, event, place, parallel=False)  # it is read by the same iteration
+    if not why:
+        return
     producer: Block = s.nodes[event.key]
-    around = shared_variables(s, event.key, place)
-    going_on = leaves_by_kind(s, producer)[1] & around
-    if going_on:
+    if going_on := leaves_by_kind(s, producer)[1] & shared_variables(s, event.key, place):
         late = next(v for v in s.loops_around(producer.name) if v in going_on)
         raise ScheduleError(
             f"the reduction of block {producer.name!r} is not done in one iteration of that loop",
@@ -166,12 +167,10 @@ def check_settled(s: State, events: list[Access], event: Access, block: Block, p
             },
             help="take a loop outside of all reduction loops, or reorder them inwards",
         )
-    why = why_unsettled(s, events, event, place, parallel=False)  # it is read by the same iteration
-    if why:
-        raise ScheduleError(
-            f"block {block.name!r} may read other values of block {producer.name!r} there: {why}",
-            marks={producer.name: "stores them", block.name: "reads them"},
-        )
+    raise ScheduleError(
+        f"block {block.name!r} may read other values of block {producer.name!r} there: {why}",
+        marks={producer.name: "stores them", block.name: "reads them"},
+    )
 
 
 # --- what is stored in one iteration --------------------------------------------------------------

@@ -70,8 +70,7 @@ def digits_in_common(forms: Sequence[Form], known: set[Digit]) -> set[Digit]:
         if f.moving != first.moving or f.fixed != first.fixed:
             return set()
         low, high = min(low, f.low), max(high, f.high)
-    moving = [(abs(c), d) for d, c in first.moving.items() if d not in known]
-    moving.sort(key=lambda x: x[0], reverse=True)
+    moving = sorted([(abs(c), d) for d, c in first.moving.items() if d not in known], reverse=True)
     found = leading(moving, high - low)
     if len(found) < len(moving):
         found |= leading(moving, remainder_spread(forms, moving))

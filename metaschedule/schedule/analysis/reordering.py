@@ -15,6 +15,7 @@ from .touching import touch
 
 def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:
     """Raises unless the blocks below may run with the loops `before` in the order `after`."""
+    below: list[Block] = []
     for child in s.statements_below(before[-1]):
         if isinstance(child, Var):
             continue
@@ -24,8 +25,8 @@ def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:
                 marks={before[-1]: "it is in this loop"},
                 help="put it in a block",
             )
-        check_block(s, s.nodes[child], before, after)
-    below = [s.nodes[name] for name in s.blocks_below(before[-1])]
+        below.append(s.nodes[child])
+        check_block(s, below[-1], before, after)
     if len(below) > 1 and share_written(below):
         check_between_blocks(s, before, after)
 
