@@ -132,8 +132,9 @@ class Schedule(
                 f"{primitive.op}, instruction {n}: {len(results)} results, not {len(step.outputs)}",
                 help="replay on a program of the structure that the trace was made on",
             )
-        self.state.values.update(zip(step.outputs, results))
-        self._handles += len(results)
+        if results:
+            self.state.values.update(zip(step.outputs, results))
+            self._handles += len(results)
         self._instructions.append(step)
 
     def _carried_out(self, primitive: Primitive) -> tuple[Any, ...]:

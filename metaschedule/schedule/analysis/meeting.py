@@ -90,10 +90,7 @@ def meet_within(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     if len(group) == 1 and by_sum(frame, loop, group):
         return True
     extent = frame.s.fixed_extent(loop)
-    forms = rows(frame, group[:1])
-    if group[0].is_write and not same_iteration(forms, extent):
-        return by_sum(frame, loop, group)  # for forms, the instances of this access meet already
-    forms += rows(frame, group[1:])
+    forms = rows(frame, group)
     if same_iteration(forms, extent) or by_sum(frame, loop, group):
         return True
     return all(

@@ -59,7 +59,7 @@ def touch(node: Stmt) -> Touch:
     return NOTHING if type(node) is For and type(node.extent) is Const else _touch(node)
 
 
-@lru_cache(maxsize=256)  # records do not change, and every step asks about all of them
+@lru_cache(maxsize=1024)  # records do not change, and every step asks about all of them
 def _touch(node: Stmt) -> Touch:
     if isinstance(node, Block):
         return _block_touch(node.reads, node.writes, node.iters, node.bindings, node.predicate)
