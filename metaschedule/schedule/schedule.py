@@ -6,9 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
-from rich.syntax import Syntax
-
 from ..errors import ScheduleError
 from ..ir import Block, For, Program, Var, walk
 from .distribution import Decision, Distribution
@@ -94,6 +91,9 @@ class Schedule(
 
     def show(self) -> None:
         """Print the program with colours, in a terminal or a notebook."""
+        from rich.console import Console  # here, because workers never show anything
+        from rich.syntax import Syntax
+
         Console().print(Syntax(str(self.program), "python", theme="ansi_light", word_wrap=True))
 
     def can(self, primitive: Primitive) -> bool:
