@@ -18,11 +18,11 @@ from ..report.case import TWELVE, cases
 from ..report.chart import bar_chart
 from ..report.contestants import Ours, opponents
 from ..report.contestants.tvm.contestant import CACHE
+from ..report.display import microseconds
 from ..report.operators import Row, compare_all, geometric_means
 from ..report.table import TITLES, cells, in_markdown
 from ..search import Progress
 from ..target import resolve
-from .display import microseconds
 
 commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
 

@@ -28,13 +28,31 @@ def find_program(spec: str, config: int = 0) -> Program:
         if not 0 <= config < count:
             raise typer.BadParameter(f"{spec} has configurations 0 to {count - 1}, not {config}")
         return workloads.create(spec, config)
-    found = loaded(Path(path), name)
-    program = found() if isinstance(found, Callable) and not isinstance(found, Program) else found
+    program = made(spec)
     if not isinstance(program, Program):
         raise typer.BadParameter(
             f"{spec} is a {type(program).__name__}, neither a program nor a function that makes one"
         )
     return program
+
+
+def find_tasks(spec: str, config: int = 0) -> list[tuple[Program, int]]:
+    """What to tune, with how often each program is called: a program, or those of a model, for which a
+    function in a file gives `(model, example_args)`."""
+    found = made(spec) if ":" in spec else None
+    if not isinstance(found, tuple):
+        return [(find_program(spec, config), 1)]
+    from ..torch.explain import models  # not at the top: it imports torch
+    from ..torch.tasks import tasks
+
+    return [(task.program, task.weight) for task in tasks(models(*found))]
+
+
+def made(spec: str) -> Any:
+    """What `file.py:name` is, or what it returns if it is a function."""
+    path, _, name = spec.rpartition(":")
+    found = loaded(Path(path), name)
+    return found() if isinstance(found, Callable) and not isinstance(found, Program) else found
 
 
 def work(spec: str, config: int, program: Program) -> int:

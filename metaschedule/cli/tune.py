@@ -11,14 +11,17 @@ import typer
 from rich.console import Console
 
 from .. import workloads
+from ..report.display import Display, summary
 from ..search import Result, tune
 from ..target import resolve
-from .display import Display, summary
-from .programs import find_program, work
+from .programs import find_tasks, work
 
 
 def command(
-    programs: Annotated[list[str], typer.Argument(help="workloads (GMM, C2D, ...; all) or file.py:program")],
+    programs: Annotated[
+        list[str],
+        typer.Argument(help="workloads (GMM, C2D, ...; all), file.py:program or file.py:make_model"),
+    ],
     config: Annotated[int, typer.Option(help="configuration of the workloads")] = 0,
     trials: Annotated[int | None, typer.Option(help="candidates to measure per program (64)")] = None,
     minutes: Annotated[float | None, typer.Option(help="time to spend in all")] = None,
@@ -33,13 +36,15 @@ def command(
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
     names = workloads.names() if programs == ["all"] else programs
-    found = [find_program(name, config) for name in names]
-    operations = {p.name: work(name, config, p) for name, p in zip(names, found)}
+    found = {name: find_tasks(name, config) for name in names}
+    tasks = [task for some in found.values() for task in some]
+    operations = {p.name: work(name, config, p) for name, some in found.items() for p, _ in some}
     console = Console(stderr=as_json)
     with Display(console, operations, resolve(target)) as display:
         results: list[Result] = tune(
-            found, trials=trials, minutes=minutes, seed=seed, database=db, target=target,
-            strategy=strategy, progress=display.update,
+            [program for program, _ in tasks], weights=[weight for _, weight in tasks],
+            trials=trials, minutes=minutes, seed=seed, database=db, target=target, strategy=strategy,
+            progress=display.update,
         )  # fmt: skip
     if as_json:
         print(json.dumps([as_data(r) for r in results]))

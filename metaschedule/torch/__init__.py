@@ -9,6 +9,8 @@ torch.Size([2, 4])
 """
 
 from . import lowerings
+from .artefact import Artefact, compile, load
 from .backend import backend, register
+from .explain import explain, tune
 
 register()

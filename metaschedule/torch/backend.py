@@ -22,11 +22,12 @@ from torch._guards import TracingContext
 from .. import database as databases
 from ..target import resolve
 from .capture import NotCaptured, capture, decompositions
-from .fuse import fuse
 from .graph import Graph
 from .kernels import Compiler
-from .plan import EagerStep, Plan, planned, without_views
+from .pipeline import pieces
+from .plan import EagerStep, Plan, planned
 from .runner import Runner
+from .tasks import opened, tasks, tune_programs
 
 log = logging.getLogger("metaschedule")
 MOST_SHAPES = 8  # that one graph is specialised to
@@ -55,18 +56,22 @@ def backend(
     inputs: Sequence[Any],
     *,
     options: Mapping[str, Any] | None = None,
-    mode: str = "",
 ) -> Callable[..., Any]:
     """What Dynamo calls with each graph of a model."""
     chosen = options_of(options)
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
-        log.warning(
-            "gradients are required, so this graph runs in eager; call the model under torch.no_grad()"
-        )
+        log.warning("gradients are required: running in eager; call the model under torch.no_grad()")
         return module.forward
+    return functional(module, inputs, lambda graph: built(graph, chosen))
 
-    def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-        return Specialised(functional, weights_among_inputs(), lambda graph: built(graph, chosen))
+
+def functional(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], build: Callable[[Graph], Callable[..., Any] | None]
+) -> Callable[..., Any]:
+    """A graph of Dynamo that will run as what `build` makes of it; in eager, if that is nothing."""
+
+    def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Specialised:
+        return Specialised(functional, weights_among_inputs(), build)
 
     return aot_autograd(fw_compiler=compile, decompositions=decompositions())(module, inputs)
 
@@ -85,12 +90,13 @@ def weights_among_inputs() -> list[int]:
 
 
 def built(graph: Graph, options: Options) -> Runner:
-    """Compile a graph. It is changed on the way."""
+    """Compile a graph, after tuning it if that is asked for."""
     threads = torch.get_num_threads()
-    outputs = without_views(graph)
-    target = resolve("native").with_cores(threads)
-    database = None if options.database is None else databases.open(options.database, readonly=True)
-    plan = planned(graph, fuse(graph), outputs, Compiler(target, database), threads)
+    parts = pieces(graph)
+    with opened(options.database, readonly=not options.trials) as database:
+        if options.trials:
+            tune_programs(tasks([parts]), database=database, trials=options.trials)
+        plan = planned(parts, Compiler(resolve("native").with_cores(threads), database), threads)
     report(plan)
     return Runner(plan)
 
@@ -110,7 +116,7 @@ Key = tuple[tuple[Any, ...], tuple[tuple[int, int], ...]]
 class Specialisation:
     """`runner` takes the arguments of these numbers; without one the graph runs in eager."""
 
-    runner: Runner | None
+    runner: Callable[..., Any] | None
     inputs: tuple[int, ...] = ()
 
 
@@ -125,7 +131,10 @@ class Specialised:
     _boxed_call = True  # AOTAutograd passes the arguments as one list
 
     def __init__(
-        self, module: torch.fx.GraphModule, weights: Sequence[int], build: Callable[[Graph], Runner]
+        self,
+        module: torch.fx.GraphModule,
+        weights: Sequence[int],
+        build: Callable[[Graph], Callable[..., Any] | None],
     ) -> None:
         self.module, self.build = module, build
         self.weights = list(weights)

@@ -14,6 +14,9 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._ops import OpOverload
 from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils._pytree import tree_leaves
 
 from .decompositions import DECOMPOSITIONS
 from .graph import Graph, spec_of
@@ -51,6 +54,22 @@ def capture(module: torch.fx.GraphModule, args: Sequence[Any], constants: Collec
         recorder.run(*args)
     recorder.recorded.prune()
     return recorder.recorded
+
+
+def capture_exported(exported: ExportedProgram) -> Graph:
+    """The graph of an exported model, for inputs like its examples."""
+    exported = exported.run_decompositions(decompositions())
+    signature = exported.graph_signature
+    kinds = {spec.kind for spec in signature.output_specs}
+    if kinds != {OutputKind.USER_OUTPUT}:
+        raise NotCaptured(
+            "the exported model changes its buffers or inputs; export one that returns them instead"
+        )
+    state = {**exported.state_dict, **exported.constants}
+    examples = iter(tree_leaves(exported.example_inputs))
+    own = [spec.kind is InputKind.USER_INPUT for spec in signature.input_specs]
+    args = [next(examples) if mine else state[str(s.target)] for mine, s in zip(own, signature.input_specs)]
+    return capture(exported.graph_module, args, [i for i, mine in enumerate(own) if not mine])
 
 
 class Recorder(torch.fx.Interpreter):

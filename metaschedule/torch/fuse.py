@@ -35,6 +35,7 @@ from .lowering import LOWERINGS, Kind, NotLowered, lower
 
 LARGEST = 32  # nodes of a group
 LONGEST_NAME = 48
+MOVING = (Kind.VIEW, Kind.INJECTIVE)
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,12 @@ class Group:
 
     @property
     def name(self) -> str:
-        """What it computes, for people: its operators."""
-        names = [str(n.target).removeprefix("aten.").partition(".")[0].strip("_") for n in self.nodes]
+        """Its operators, for people; without those that only move elements, if there are others."""
+        computing = [
+            n for n in self.nodes if n.target in LOWERINGS and LOWERINGS[n.target].kind not in MOVING
+        ]
+        targets = [str(node.target).removeprefix("aten.") for node in computing or self.nodes]
+        names = [target.partition(".")[0].strip("_") for target in targets]
         return "_".join(names)[:LONGEST_NAME].rstrip("_")
 
     def feeds_anchor(self, node: Node) -> bool:

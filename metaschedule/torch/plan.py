@@ -1,4 +1,4 @@
-"""`Plan`: what a call of a model does, settled beforehand. `planned` makes one from the groups of a graph.
+"""`Plan`: what a call of a model does, settled beforehand. `planned` makes one from the pieces of a model.
 
 Every tensor has a *place* (`runtime.sequence`): an offset behind a base. Base 0 are the constants, base 1 is
 the memory for intermediate results, then come the inputs of the model, tensors that it returns, and results
@@ -18,13 +18,13 @@ from torch._ops import OpOverload
 from ..errors import InternalError
 from ..ir import Program, numpy_dtype
 from ..runtime.sequence import Place
-from .fuse import Group, parameter_names, program_of
-from .graph import Graph, Node, Spec, Value, values_in, with_values
+from .fuse import Group, parameter_names
+from .graph import Spec, Value, values_in, with_values
 from .kernels import Compiled
-from .lowering import Kind
 from .memory import Need, placed
+from .outputs import COPY, Output
+from .pipeline import Pieces
 
-aten = torch.ops.aten
 CONSTANTS, MEMORY, FIRST = 0, 1, 2  # bases
 
 
@@ -59,23 +59,6 @@ class EagerStep:
     why: str
 
 
-@dataclass(frozen=True)
-class Output:
-    """A tensor that the model returns, as `views` of something; or a plain value."""
-
-    source: Any  # a Ref, or what is returned
-    views: tuple[ViewCall, ...] = ()
-
-
-@dataclass(frozen=True)
-class ViewCall:
-    """A view by torch: result number `index` of a call whose first argument is what it looks at."""
-
-    target: OpOverload
-    args: tuple[Any, ...]
-    index: int
-
-
 @dataclass
 class Plan:
     inputs: list[Spec]
@@ -93,42 +76,9 @@ class Plan:
         return MEMORY + len(self.inputs) + len(self.returned) + self.eager_results
 
 
-def without_views(graph: Graph) -> list[Output]:
-    """Views among the outputs are left to torch, which gives them the strides that they have in eager: the
-    graph then returns what they look at. The sources are values, still without a place."""
-    outputs: list[Output] = []
-    for value in graph.outputs:
-        views: list[ViewCall] = []
-        while isinstance(value, Value) and value.node is not None and is_view(value.node):
-            node = value.node
-            views.append(ViewCall(viewing(node), node.args[1:], value.index))
-            value = node.args[0]
-        outputs.append(Output(value, tuple(views[::-1])))
-    graph.outputs = [output.source for output in outputs]
-    graph.prune()
-    return outputs
-
-
-def is_view(node: Node) -> bool:
-    plain = not node.kwargs and len(node.reads) == 1
-    return isinstance(node.target, OpOverload) and node.target.is_view and plain
-
-
-def viewing(node: Node) -> OpOverload:
-    """What makes the view; strides may differ from those traced, so `view` must be able to copy."""
-    assert isinstance(node.target, OpOverload)
-    return aten.reshape.default if node.target is aten.view.default else node.target
-
-
-def planned(
-    graph: Graph,
-    groups: Sequence[Group],
-    outputs: Sequence[Output],
-    compile: Callable[[Program], Compiled],
-    threads: int,
-) -> Plan:
-    """Places for all values and calls of compiled programs; `outputs` are those of `without_views`."""
-    return Planner(graph, groups, outputs, compile, threads).plan()
+def planned(pieces: Pieces, compile: Callable[[Program], Compiled], threads: int) -> Plan:
+    """Places for all values, and calls of compiled programs by up to so many threads."""
+    return Planner(pieces, compile, threads).plan()
 
 
 @dataclass
@@ -140,33 +90,19 @@ class Life:
 
 
 class Planner:
-    def __init__(
-        self,
-        graph: Graph,
-        groups: Sequence[Group],
-        outputs: Sequence[Output],
-        compile: Callable[[Program], Compiled],
-        threads: int,
-    ) -> None:
-        self.graph, self.outputs, self.compile, self.threads = graph, outputs, compile, threads
+    def __init__(self, pieces: Pieces, compile: Callable[[Program], Compiled], threads: int) -> None:
+        self.graph, self.programs, self.outputs = pieces.graph, pieces.programs, pieces.outputs
+        self.compile, self.threads = compile, threads
         self.alias: dict[Value, Value] = {}
-        self.groups: list[Group] = []
+        self.groups: list[Group] = []  # that do something
         self.constants: list[torch.Tensor] = []
         self.kernels: list[Compiled] = []
         self.places: dict[Value, Place] = {}
-        sources = set(values_in([o.source for o in outputs]))
-        for group in groups:
-            if group.kind == Kind.VIEW and not self.must_copy(group, sources):
-                self.alias[group.sink.result] = self.root(group.inputs[0])
-            else:
+        for group in pieces.groups:
+            if group in self.programs or group.eager:
                 self.groups.append(group)
-
-    def must_copy(self, group: Group, sources: set[Value]) -> bool:
-        """Whether a value that is returned shares memory which is not its own."""
-        if group.sink.result not in sources:
-            return False
-        root = self.root(group.inputs[0])
-        return root.node is None or any(self.root(v) is root for v in sources - {group.sink.result})
+            else:
+                self.alias[group.sink.result] = self.root(group.inputs[0])
 
     def root(self, value: Value) -> Value:
         """The value in whose memory this one is."""
@@ -177,14 +113,12 @@ class Planner:
         base = FIRST
         for value in graph.inputs:
             self.places[value], base = Place(base, 0), base + 1
-        returned = [v for v in self.made() if v in {self.root(o) for o in values_in(graph.outputs)}]
-        eager = [v for group in self.groups if is_eager(group) for v in group.sink.results]
-        returned = [v for v in returned if v not in eager]
+        roots = {self.root(value) for value in values_in(graph.outputs)}
+        returned = [v for group in self.programs for v in group.outputs if v in roots]
+        eager = [v for group in self.groups if group.eager for v in group.sink.results]
         for value in [*returned, *eager]:
             self.places[value], base = Place(base, 0), base + 1
-        compiled = [
-            None if is_eager(group) else self.compile(program_of(group, graph)) for group in self.groups
-        ]
+        compiled = [self.compile(self.programs[g]) if g in self.programs else None for g in self.groups]
         workspaces, memory = self.place_others(compiled)
         steps = [
             self.eager_step(group) if one is None else self.kernel_step(group, one, Place(MEMORY, workspace))
@@ -197,13 +131,24 @@ class Planner:
             self.constants,
             self.kernels,
             steps,
-            [Output(with_values(o.source, self.ref), o.views) for o in self.outputs],
+            self.placed_outputs(),
             memory,
             self.threads,
         )
 
-    def made(self) -> list[Value]:
-        return [v for group in self.groups for v in group.outputs]
+    def placed_outputs(self) -> list[Output]:
+        """Outputs by their places. One that is its own in eager is copied if here it would share memory."""
+        owners: dict[Value, Value | None] = {}
+        found: list[Output] = []
+        for output in self.outputs:
+            views = output.views
+            if isinstance(output.source, Value):
+                root = self.root(output.source)
+                shared = root.node is None or owners.setdefault(root, output.origin) is not output.origin
+                views = (COPY, *views) if shared and output.is_own else views
+            source = with_values(output.source, self.ref)
+            found.append(Output(source, None, views))
+        return found
 
     def constant(self, tensor: Any) -> Place:
         self.constants.append(tensor)
@@ -262,10 +207,6 @@ class Planner:
         args, kwargs = with_values((node.args, node.kwargs), self.ref)
         base = self.places[node.result].base
         return EagerStep(node.target, args, kwargs, base, len(node.results), group.eager)
-
-
-def is_eager(group: Group) -> bool:
-    return bool(group.eager) or group.kind == Kind.VIEW
 
 
 def nbytes(value: Value) -> int:

@@ -15,7 +15,8 @@ from ..runtime.sequence import KernelCall, Place
 from ..runtime.sequence import Sequence as KernelSequence
 from .capture import tensors_in
 from .graph import replaced
-from .plan import CONSTANTS, FIRST, MEMORY, EagerStep, KernelStep, Output, Plan, Ref
+from .outputs import Output
+from .plan import CONSTANTS, FIRST, MEMORY, EagerStep, KernelStep, Plan, Ref
 
 
 class Runner:

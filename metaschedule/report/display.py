@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..report.peak import measured_peak
 from ..search import Progress as Snapshot
 from ..search import Result
 from ..target import Target
+from .peak import measured_peak
 
 
 class Display:

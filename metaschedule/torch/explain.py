@@ -1,0 +1,142 @@
+"""`explain`: what becomes of a model. `tune`: its programs made fast. Neither compiles the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.export import ExportedProgram
+
+from ..ir import Program, structural_hash
+from ..search import Result
+from ..target import resolve
+from .backend import functional
+from .capture import capture_exported
+from .fuse import Group
+from .graph import Graph
+from .lowering import Kind
+from .pipeline import Pieces, pieces
+from .tasks import DatabaseLike, opened, tasks, tune_programs
+
+
+def models(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[Pieces]:
+    """The graphs of a model, in pieces: several where Dynamo cannot trace it in one. It is run once, in
+    eager."""
+    if isinstance(model, ExportedProgram):
+        return [pieces(capture_exported(model))]
+    found: list[Pieces] = []
+
+    def look(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        def keep(graph: Graph) -> None:
+            found.append(pieces(graph))
+
+        return functional(module, inputs, keep)
+
+    with torch.no_grad():
+        torch.compile(model, backend=look)(*args, **(kwargs or {}))
+    if not found:
+        raise RuntimeError(
+            "torch.compile found no graph in the model; see TORCH_LOGS=graph_breaks,recompiles"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel, or a node that torch computes, and how often a call runs it."""
+
+    name: str
+    nodes: list[str]
+    calls: int
+    eager: str  # why it is not ours
+    latency: float | None  # seconds, if there is a record
+
+
+@dataclass(frozen=True)
+class Explanation:
+    rows: list[Row]
+    views: int  # nodes that cost nothing
+    graphs: int
+
+    @property
+    def eager(self) -> list[Row]:
+        """What is not ours."""
+        return [row for row in self.rows if row.eager]
+
+    def table(self) -> Table:
+        table = Table("kernel", "nodes", "calls", "by", "record", title=self.title())
+        for row in self.rows:
+            record = "-" if row.latency is None else f"{1e6 * row.latency:.1f} us"
+            by = f"eager: {row.eager}" if row.eager else "ours"
+            table.add_row(row.name, ", ".join(row.nodes), str(row.calls), by, record)
+        return table
+
+    def title(self) -> str:
+        kernels = sum(row.calls for row in self.rows if not row.eager)
+        eager = sum(row.calls for row in self.eager)
+        return f"{self.graphs} graph(s): {kernels} kernel calls, {eager} in eager, {self.views} views"
+
+    def __str__(self) -> str:
+        console = Console(width=120)
+        with console.capture() as text:
+            console.print(self.table())
+        return text.get()
+
+
+def explain(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    database: DatabaseLike = None,
+) -> Explanation:
+    """Which kernels a model becomes, which nodes run in eager and why, and what the database knows of each.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    >>> [(row.name, row.eager) for row in explain(model, (torch.ones(2, 8),)).rows]
+    [('addmm_relu', '')]
+    """
+    found = models(model, args, kwargs)
+    target = resolve("native").with_cores(torch.get_num_threads())
+    rows: dict[str, Row] = {}
+    with opened(database, readonly=True) as db:
+        for one in found:
+            for group in one.groups:
+                program = one.programs.get(group)
+                if program is not None or group.eager:
+                    record = db.best(program, target) if db and program else None
+                    add(rows, group, program, record and record.latency)
+    views = sum(g.kind == Kind.VIEW and not g.eager for one in found for g in one.groups)
+    return Explanation(list(rows.values()), views, len(found))
+
+
+def add(rows: dict[str, Row], group: Group, program: Program | None, latency: float | None) -> None:
+    key = f"{group.name}: {group.eager}" if program is None else structural_hash(program)
+    nodes = [str(node.target).removeprefix("aten.") for node in group.nodes]
+    before = rows[key].calls if key in rows else 0
+    rows[key] = Row(group.name, nodes, before + 1, group.eager, latency)
+
+
+def tune(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    database: DatabaseLike,
+    trials: int | None = None,
+    minutes: float | None = None,
+    show: bool = True,
+    **options: Any,
+) -> list[Result]:
+    """Tune the programs of a model for inputs like these; the records go to the database.
+
+    The budget is shared by what each program can still win for the whole model; the same call again goes on
+    where it was interrupted. `show` displays that; `options` are those of `metaschedule.tune`.
+    """
+    found = tasks(models(model, args, kwargs))
+    with opened(database) as db:
+        return tune_programs(found, db, show, trials=trials, minutes=minutes, **options)

@@ -1,0 +1,30 @@
+"""From a captured graph to the programs of a model: passes, then fusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import Program
+from .fuse import Group, fuse, program_of
+from .graph import Graph
+from .lowering import Kind
+from .outputs import Output, without_views
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A model in groups. Those in `programs` are kernels to be; the others are views, or run in eager."""
+
+    graph: Graph
+    groups: list[Group]
+    programs: dict[Group, Program]
+    outputs: list[Output]
+
+
+def pieces(graph: Graph) -> Pieces:
+    """The graph is changed on the way."""
+    outputs = without_views(graph)
+    outputs = without_views(graph, outputs)
+    groups = fuse(graph)
+    programs = {g: program_of(g, graph) for g in groups if g.kind != Kind.VIEW and not g.eager}
+    return Pieces(graph, groups, programs, outputs)

@@ -1,0 +1,124 @@
+"""A plan as JSON and back: everything but object code and the values of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from ..runtime.sequence import Place
+from .graph import spec_of
+from .kernels import Compiled
+from .outputs import Output, ViewCall
+from .plan import EagerStep, KernelStep, Plan, Ref
+
+NAMED = {  # what operators take besides tensors and numbers, by the names torch has for them
+    "dtype": torch.dtype,
+    "memory_format": torch.memory_format,
+    "layout": torch.layout,
+}
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "inputs": plan.inputs,
+        "returned": plan.returned,
+        "eager_results": plan.eager_results,
+        "constants": [spec_of(tensor) for tensor in plan.constants],
+        "steps": [step_to_json(step) for step in plan.steps],
+        "outputs": [(encoded(o.source), [call_to_json(view) for view in o.views]) for o in plan.outputs],
+        "memory": plan.memory,
+        "threads": plan.threads,
+    }
+
+
+def plan_from_json(
+    data: Mapping[str, Any], kernels: Sequence[Compiled], constant: Callable[[int], bytes]
+) -> Plan:
+    """`constant` reads the values of one."""
+    return Plan(
+        [(tuple(shape), dtype) for shape, dtype in data["inputs"]],
+        [(tuple(shape), dtype) for shape, dtype in data["returned"]],
+        data["eager_results"],
+        [tensor(shape, dtype, constant(n)) for n, (shape, dtype) in enumerate(data["constants"])],
+        list(kernels),
+        [step_from_json(step) for step in data["steps"]],
+        [Output(decoded(source), None, views_from_json(views)) for source, views in data["outputs"]],
+        data["memory"],
+        data["threads"],
+    )
+
+
+def tensor(shape: Sequence[int], dtype: str, values: bytes) -> torch.Tensor:
+    """In memory of torch's, which is aligned."""
+    result = torch.empty(shape, dtype=getattr(torch, dtype))
+    if values:
+        result.view(-1).view(torch.uint8).copy_(torch.frombuffer(bytearray(values), dtype=torch.uint8))
+    return result
+
+
+def views_from_json(data: Sequence[Any]) -> tuple[ViewCall, ...]:
+    return tuple([ViewCall(**call_from_json(view)) for view in data])
+
+
+def step_to_json(step: KernelStep | EagerStep) -> dict[str, Any]:
+    return asdict(step) if isinstance(step, KernelStep) else call_to_json(step)
+
+
+def step_from_json(data: Mapping[str, Any]) -> KernelStep | EagerStep:
+    if "target" in data:
+        return EagerStep(**call_from_json(data))
+    arguments = tuple([Place(*place) for place in data["arguments"]])
+    return KernelStep(data["kernel"], arguments, Place(*data["workspace"]), data["name"])
+
+
+def call_to_json(call: EagerStep | ViewCall) -> dict[str, Any]:
+    """A call of one of torch's operators; all else in it is plain."""
+    return {name: encoded(value) for name, value in vars(call).items()}
+
+
+def call_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
+    call = {name: decoded(value) for name, value in data.items()}
+    return call | {"args": tuple(call["args"])}
+
+
+def encoded(item: Any) -> Any:
+    """As JSON; what that has not is a dictionary of one entry."""
+    if item is None or isinstance(item, (bool, int, float, str)):
+        return item
+    if isinstance(item, (list, tuple)) and not isinstance(item, Ref):
+        return [encoded(part) for part in item]
+    if isinstance(item, dict):
+        return {"dict": {key: encoded(value) for key, value in item.items()}}
+    if isinstance(item, Ref):
+        return {"ref": [item.place, item.shape, item.dtype]}
+    if isinstance(item, OpOverload):
+        return {"operator": str(item).split(".")}
+    if isinstance(item, torch.device):
+        return {"device": str(item)}
+    for name, kind in NAMED.items():
+        if isinstance(item, kind):
+            return {name: str(item).removeprefix("torch.")}
+    raise TypeError(f"a model that passes {item!r} to an operator in eager cannot be saved")
+
+
+def decoded(data: Any) -> Any:
+    if isinstance(data, list):
+        return [decoded(part) for part in data]
+    if not isinstance(data, dict):
+        return data
+    ((kind, value),) = data.items()
+    if kind == "dict":
+        return {key: decoded(item) for key, item in value.items()}
+    if kind == "ref":
+        place, shape, dtype = value
+        return Ref(Place(*place), tuple(shape), dtype)
+    if kind == "operator":
+        found: Any = torch.ops
+        for name in value:
+            found = getattr(found, name)
+        return found
+    return torch.device(value) if kind == "device" else getattr(torch, value)

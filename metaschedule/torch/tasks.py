@@ -1,0 +1,80 @@
+"""Tuning a model: its distinct programs, each with how often a call of the model runs it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from .. import database as databases
+from ..ir import Program, changed, structural_hash
+from ..report.display import Display, summary
+from ..search import Result, tune
+from ..target import resolve
+from ..workloads import flops
+from .pipeline import Pieces
+
+DatabaseLike = str | os.PathLike[str] | databases.Database | None
+
+
+@dataclass
+class Task:
+    """A program that a model runs `weight` times in a call."""
+
+    program: Program
+    weight: int
+
+
+def tasks(models: Sequence[Pieces]) -> list[Task]:
+    """The distinct programs of some graphs, in the order of their first use, under different names."""
+    found: dict[str, Task] = {}
+    for model in models:
+        for program in model.programs.values():
+            found.setdefault(structural_hash(program), Task(program, 0)).weight += 1
+    names: Counter[str] = Counter()
+    for task in found.values():
+        name = task.program.name
+        names[name] += 1
+        if names[name] > 1:
+            task.program = changed(task.program, name=f"{name}_{names[name]}")
+    return list(found.values())
+
+
+def tune_programs(
+    found: Sequence[Task], database: databases.Database | None, show: bool = True, **options: Any
+) -> list[Result]:
+    """Tune for as many threads as torch uses. `options` are those of `metaschedule.tune`."""
+    programs, threads = [task.program for task in found], torch.get_num_threads()
+    options |= {"weights": [task.weight for task in found], "database": database, "threads": threads}
+    if not show:
+        return tune(programs, **options)
+    console = Console(stderr=True)
+    work = {program.name: operations(program) for program in programs}
+    with Display(console, work, resolve("native").with_cores(threads)) as display:
+        results = tune(programs, progress=display.update, **options)
+    console.print(summary(results, display))
+    return results
+
+
+def operations(program: Program) -> int:
+    """Floating-point operations; 0 if they cannot be counted."""
+    try:
+        return flops(program)
+    except ValueError:
+        return 0
+
+
+@contextmanager
+def opened(database: DatabaseLike, readonly: bool = False) -> Iterator[databases.Database | None]:
+    """The database, closed afterwards if it was opened here; None if there is nothing to read."""
+    if isinstance(database, databases.Database) or (database is None and readonly):
+        yield database
+    else:
+        with databases.open(database, readonly=readonly) as db:
+            yield db

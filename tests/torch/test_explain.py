@@ -1,0 +1,52 @@
+"""`explain`: what is ours, what is not and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import metaschedule as ms  # noqa: E402
+
+nn = torch.nn
+
+
+class Sorted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return torch.sort(x).values + 1
+
+
+def test_kernels_and_eager_nodes_are_counted() -> None:
+    explanation = ms.torch.explain(Sorted().eval(), (torch.randn(4, 8),))
+    assert [(row.name, row.calls) for row in explanation.rows if not row.eager] == [
+        ("addmm_relu", 3),
+        ("add", 1),
+    ]
+    (row,) = explanation.eager
+    assert (row.nodes, row.eager) == (["sort.default"], "aten.sort.default has no lowering")
+    text = str(explanation)
+    assert "4 kernel calls, 1 in eager" in text
+    assert "addmm_relu" in text
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own, in export
+def test_an_exported_model() -> None:
+    exported = torch.export.export(Sorted().eval(), (torch.randn(4, 8),))
+    assert [row.calls for row in ms.torch.explain(exported).rows] == [3, 1, 1]
+
+
+def test_a_graph_break_gives_two_graphs() -> None:
+    def model(x: Any) -> Any:
+        y = torch.relu(x)
+        torch._dynamo.graph_break()
+        return y * 2
+
+    assert ms.torch.explain(model, (torch.randn(4),)).graphs == 2
