@@ -79,7 +79,10 @@ def lower(
             raise NotLowered(f"no programs with {output[1]}")
     if isinstance(target, OpOverload):
         args, kwargs = with_defaults(target, args, kwargs)
-    results = LOWERINGS[target].function(*args, **kwargs)
+    try:
+        results = LOWERINGS[target].function(*args, **kwargs)
+    except (TypeError, ValueError) as why:  # what tensor expressions refuse: a dtype, mostly
+        raise NotLowered(f"{target}: {why}") from why
     if isinstance(results, te.Tensor):
         results = (results,)
     return tuple([expected(target, *pair) for pair in zip(results, outputs, strict=True)])

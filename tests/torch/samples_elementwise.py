@@ -143,6 +143,7 @@ def arithmetic() -> Iterator[Sample]:
     yield from (call(aten.clamp_min.default, t(5), 0), call(aten.clamp_min.default, ints(5), 1.5))
     yield from (call(aten.clamp_max.default, t(5), 0), call(aten.clamp_max.default, ints(5), 2))
     yield from (call(aten.clamp_min.Tensor, t(5), t(1)), call(aten.clamp_max.Tensor, t(5), t(5)))
+    yield call(aten.clamp_min.Tensor, t(5, dtype=boolean), t(5, dtype=boolean))
     for overload in (aten.addcmul.default, aten.addcdiv.default):
         yield call(overload, t(3, 4), t(4), t(3, 1))
         yield call(overload, t(3, 4), t(4), t(3, 1), value=0.3)
@@ -201,6 +202,7 @@ def logic() -> Iterator[Sample]:
     yield call(aten.where.Scalar, condition, 2.0, 1.0)
     yield call(aten.masked_fill.Scalar, t(3, 5), condition, float("-inf"))
     yield call(aten.masked_fill.Scalar, ints(5), condition, 7)
+    yield call(aten.masked_fill.Scalar, t(5, dtype=boolean), condition, 7)
     yield call(aten.masked_fill.Tensor, t(3, 5, dtype=f16), condition[:, :1], t())
 
 

@@ -79,6 +79,7 @@ def statistics() -> Iterator[Sample]:
         call(aten.logsumexp.default, t(3, 5), dims, keep) for dims, keep in (([1], False), ([0, 1], True))
     )
     yield call(aten.logsumexp.default, torch.tensor([[float("-inf")] * 2, [1.0, float("inf")]]), [1])
+    yield from (call(aten.logsumexp.default, ints(3, 5), [0]), call(aten.logsumexp.default, t(), [0], True))
     for order in (2, 1, 0, 3, float("inf"), float("-inf")):
         yield call(aten.linalg_vector_norm.default, t(3, 5), order, [1], True)
         yield call(aten.linalg_vector_norm.default, t(3, 5, dtype=f64), order)

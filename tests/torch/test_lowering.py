@@ -43,6 +43,12 @@ def test_operators_without_a_lowering_say_so() -> None:
         lower(aten.sort.default, [te.placeholder((2,), name="x")], {}, [None, None])
 
 
+def test_what_tensor_expressions_refuse_is_not_lowered() -> None:
+    x = te.placeholder((2,), "bool", name="x")
+    with pytest.raises(NotLowered, match="aten.neg.default: `-` on a bool"):
+        lower(aten.neg.default, [x], {}, [((2,), "bool")])
+
+
 def test_complex_numbers_are_refused() -> None:
     x = te.placeholder((2,), name="x")
     with pytest.raises(NotLowered, match="other is complex"):

@@ -158,18 +158,18 @@ def ignoring_nan(x: Expr, y: Expr, both: Expr) -> Expr:
 @elementwise(aten.clamp.default, aten.clamp.Tensor)
 def clamp(x: Expr, low: Expr | None, high: Expr | None) -> Expr:
     if low is not None:
-        x = te.maximum(x, low)
-    return x if high is None else te.minimum(x, high)
+        x = maximum(x, low)
+    return x if high is None else minimum(x, high)
 
 
 @elementwise(aten.clamp_min.default, aten.clamp_min.Tensor)
 def clamp_min(x: Expr, low: Expr) -> Expr:
-    return te.maximum(x, low)
+    return maximum(x, low)
 
 
 @elementwise(aten.clamp_max.default, aten.clamp_max.Tensor)
 def clamp_max(x: Expr, high: Expr) -> Expr:
-    return te.minimum(x, high)
+    return minimum(x, high)
 
 
 @elementwise(aten.addcmul.default)

@@ -69,7 +69,7 @@ def element_of(operand: Any, index: Sequence[Expr], shape: Sequence[int], dtype:
     if isinstance(operand, te.Tensor):
         return te.cast(broadcast(operand, index, shape), dtype)
     try:
-        return const(operand, dtype)
+        return const(bool(operand) if dtype == "bool" else operand, dtype)
     except OverflowError as error:
         raise NotLowered(str(error)) from None
 

@@ -7,7 +7,7 @@ import math
 import torch
 
 from ... import te
-from ...ir import Expr
+from ...ir import Expr, is_float
 from ..dtypes import accumulator, dtype_name
 from ..lowering import Kind, lowers
 from .matmul import rounded
@@ -72,7 +72,8 @@ def var_mean(
 
 @lowers(aten.logsumexp.default, kind=Kind.REDUCTION)
 def logsumexp(x: te.Tensor, dims: Dims, keepdim: bool) -> te.Tensor:
-    wide = widened(x)
+    result = x.dtype if is_float(x.dtype) else "float32"
+    wide = rounded(x, accumulator(result))
     top = amax(wide, dims)
     kept = [d for d in range(x.ndim) if d not in reduced_dims(x, dims)]
 
@@ -83,10 +84,8 @@ def logsumexp(x: te.Tensor, dims: Dims, keepdim: bool) -> te.Tensor:
         return te.exp(wide[i] - finite(tuple([i[d] for d in kept])))
 
     total = sum(te.compute(x.shape, power, name="exp"), dims)
-    result = te.compute(
-        total.shape, lambda *i: te.cast(te.log(total[i]) + finite(i), x.dtype), name="logsumexp"
-    )
-    return reshaped(result, kept_shape(x, reduced_dims(x, dims))) if keepdim else result
+    logs = te.compute(total.shape, lambda *i: te.cast(te.log(total[i]) + finite(i), result), name="logsumexp")
+    return reshaped(logs, kept_shape(x, reduced_dims(x, dims))) if keepdim and x.ndim else logs
 
 
 @lowers(aten.linalg_vector_norm.default, kind=Kind.REDUCTION)
