@@ -43,7 +43,11 @@ MODELS = {
         {"stages": ((1, 8, 1, 1), (6, 12, 2, 2)), "stem": 16, "head": 32, "classes": 10},
     ),
     "googlenet": Definition(
-        vision.GoogLeNet, torch.randn, (3, 224, 224), (3, 72, 72), {"divisor": 8, "classes": 10}
+        vision.GoogLeNet,
+        torch.randn,
+        (3, 224, 224),
+        (3, 40, 40),
+        {"stages": (((8, 6, 10, 4, 6, 5), (7, 5, 9, 4, 8, 6)),), "stem": (8, 12), "classes": 10},
     ),
     "bert": Definition(language.bert, token_ids, (128,), (11,), language.SMALL_BERT),
     "gpt2": Definition(language.gpt2, token_ids, (128,), (11,), language.SMALL_GPT2),

@@ -123,20 +123,23 @@ class GoogLeNet(nn.Module):
         ((256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128)),
     )  # fmt: skip
 
-    def __init__(self, divisor: int = 1, classes: int = 1000) -> None:
-        """All channels are divided by `divisor`."""
+    def __init__(
+        self,
+        stages: Sequence[Sequence[tuple[int, int, int, int, int, int]]] = STAGES,
+        stem: tuple[int, int] = (64, 192),
+        classes: int = 1000,
+    ) -> None:
         super().__init__()
-        stem, ci = 64 // divisor, 192 // divisor
+        first, ci = stem
         layers: list[nn.Module] = [
-            conv_bn(3, stem, 7, 2, eps=1e-3),
+            conv_bn(3, first, 7, 2, eps=1e-3),
             nn.MaxPool2d(3, 2, ceil_mode=True),
-            conv_bn(stem, stem, eps=1e-3),
-            conv_bn(stem, ci, 3, eps=1e-3),
+            conv_bn(first, first, eps=1e-3),
+            conv_bn(first, ci, 3, eps=1e-3),
         ]
-        for kernel, stage in zip((3, 3, 2), self.STAGES):
+        for kernel, stage in zip((3, 3, 2), stages):
             layers.append(nn.MaxPool2d(kernel, 2, ceil_mode=True))
-            for channels in stage:
-                c1, c3_in, c3, c5_in, c5, pooled = (c // divisor for c in channels)
+            for c1, c3_in, c3, c5_in, c5, pooled in stage:
                 layers.append(Inception(ci, c1, c3_in, c3, c5_in, c5, pooled))
                 ci = c1 + c3 + c5 + pooled
         self.layers = nn.Sequential(*layers, classifier(ci, classes))

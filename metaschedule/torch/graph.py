@@ -132,6 +132,9 @@ class Graph:
         """The nodes that read a value. It may be an output besides."""
         return [node for node in self.nodes if value in node.reads]
 
+    def is_read(self, value: Value) -> bool:
+        return value in self.outputs or bool(self.readers(value))
+
     def replace(self, old: Value, new: Value) -> None:
         """Whatever read `old` reads `new`, which must be computed early enough."""
         for node in self.readers(old):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,20 +40,16 @@ class Output:
         return self.origin is not None and self.origin.node is not None
 
 
-def without_views(graph: Graph, before: Sequence[Output] = ()) -> list[Output]:
+def without_views(graph: Graph) -> list[Output]:
     """Let the graph return what views among its outputs look at; torch then gives them the strides that
-    they have in eager. `before` is what this said before passes changed the graph."""
+    they have in eager."""
     outputs: list[Output] = []
-    for number, value in enumerate(graph.outputs):
+    for value in graph.outputs:
         views: list[ViewCall] = []
         while isinstance(value, Value) and value.node is not None and is_view(value.node):
             views.insert(0, ViewCall(viewing(value.node), value.node.args[1:], value.index))
             value = value.node.args[0]
-        if before:
-            earlier = before[number]
-            outputs.append(replace(earlier, source=value, views=(*views, *earlier.views)))
-        else:
-            outputs.append(Output(value, value if isinstance(value, Value) else None, tuple(views)))
+        outputs.append(Output(value, value if isinstance(value, Value) else None, tuple(views)))
     graph.outputs = [output.source for output in outputs]
     graph.prune()
     return outputs

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir import Program
 from .fuse import Group, fuse, program_of
 from .graph import Graph
 from .lowering import Kind
 from .outputs import Output, without_views
+from .passes import rewrite
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Pieces:
 def pieces(graph: Graph) -> Pieces:
     """The graph is changed on the way."""
     outputs = without_views(graph)
-    outputs = without_views(graph, outputs)
+    rewrite(graph)
+    outputs = [replace(output, source=value) for output, value in zip(outputs, graph.outputs, strict=True)]
     groups = fuse(graph)
     programs = {g: program_of(g, graph) for g in groups if g.kind != Kind.VIEW and not g.eager}
     return Pieces(graph, groups, programs, outputs)

@@ -43,6 +43,11 @@ def test_layers() -> None:
     check(nn.Sequential(nn.Linear(7, 13), nn.GELU(), nn.Linear(13, 5), nn.ReLU()).eval(), torch.randn(3, 7))
 
 
+def test_outputs_have_the_strides_of_eager() -> None:
+    model, x = nn.Conv2d(3, 4, 3), torch.randn(1, 3, 6, 5)
+    assert compiled(model)(x).stride() == model(x).stride()
+
+
 def test_mutation_and_aliasing() -> None:
     def model(x: Any, y: Any) -> Any:
         x.add_(1)

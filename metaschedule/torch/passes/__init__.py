@@ -1,0 +1,16 @@
+"""Rewritings of a graph that keep its meaning: see README.md."""
+
+from ..graph import Graph
+from .batch_norm import fold_batch_norms
+from .channels_last import channels_last
+from .constants import fold_constants
+from .views import simplify_views
+
+
+def rewrite(graph: Graph) -> None:
+    """All passes, in the order in which they make room for each other."""
+    simplify_views(graph)
+    fold_batch_norms(graph)
+    channels_last(graph)
+    simplify_views(graph)
+    fold_constants(graph)

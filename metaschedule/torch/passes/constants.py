@@ -1,0 +1,66 @@
+"""What depends on constants alone is computed now, by torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..graph import Graph, Node, Value, with_values
+
+aten = torch.ops.aten
+
+
+def fold_constants(graph: Graph) -> None:
+    """Nodes of ATen that read only constants become constants, unless they are outputs: who gets one may
+    write to it.
+
+    Those that read nothing (`full`, `arange`) or repeat elements (`expand`) are cheaper computed where they
+    are used than read from memory: they are folded only together with their readers.
+
+    >>> graph = Graph()
+    >>> x, w = graph.input("x", (2,)), graph.constant("w", torch.ones(2))
+    >>> w_plus_1 = graph.call(aten.add.Tensor, w, 1)
+    >>> graph.outputs = [graph.call(aten.mul.Tensor, x, w_plus_1)]
+    >>> fold_constants(graph)
+    >>> print(graph)
+    graph(x: float32[2])
+      add_1: float32[2] = constant
+      mul: float32[2] = aten.mul.Tensor(x, add_1)
+      return mul
+    """
+    known: dict[Value, torch.Tensor] = dict(graph.constants)
+    folded: set[Node] = set()
+    for node in graph.nodes:
+        if is_pure(node) and all(v in known for v in node.reads):
+            known.update(zip(node.results, computed(node, known)))
+            returned = any(v in graph.outputs for v in node.results)
+            if node.reads and node.target is not aten.expand.default and not returned:
+                folded.add(node)
+
+    constants: dict[Value, Value] = {}
+
+    def constant(value: Value) -> Value:
+        if value.node not in folded:
+            return value
+        if value not in constants:
+            constants[value] = graph.constant(value.name, known[value].contiguous())
+        return constants[value]
+
+    for node in graph.nodes:
+        if node not in folded:
+            node.args, node.kwargs = with_values((node.args, node.kwargs), constant)
+    graph.prune()
+
+
+def is_pure(node: Node) -> bool:
+    """An operator that torch can run, with the same result every time."""
+    return not isinstance(node.target, str) and torch.Tag.nondeterministic_seeded not in node.target.tags
+
+
+def computed(node: Node, known: dict[Value, torch.Tensor]) -> list[Any]:
+    args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
+    assert not isinstance(node.target, str)
+    with torch.no_grad():
+        found = node.target(*args, **kwargs)
+    return list(found) if isinstance(found, (tuple, list)) else [found]

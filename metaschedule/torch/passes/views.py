@@ -1,0 +1,90 @@
+"""Views and permutations one after the other become one, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..graph import Graph, Node, Value
+from ..lowering import LOWERINGS, Kind
+
+aten = torch.ops.aten
+permute, view = aten.permute.default, aten.reshape.default  # unlike `view` for any strides
+PERMUTING = {permute, aten.transpose.int, aten.t.default}
+
+
+def simplify_views(graph: Graph) -> None:
+    """A view reads what the view before it reads, a permutation what the permutation before it reads; one
+    that changes nothing goes away, unless it is an output, which shares no memory. A permutation that moves
+    only dimensions of extent 1 is a view. There is one operator for each left, `reshape` and `permute`.
+
+    >>> graph = Graph()
+    >>> x = graph.input("x", (2, 3, 4))
+    >>> y = graph.call(permute, x, [2, 0, 1])
+    >>> z = graph.call(aten.transpose.int, graph.call(permute, y, [1, 2, 0]), 0, 1)
+    >>> graph.outputs = [graph.call(aten.relu.default, graph.call(aten.clone.default, z))]
+    >>> simplify_views(graph)
+    >>> print(graph)
+    graph(x: float32[2, 3, 4])
+      permute_2: float32[3, 2, 4] = aten.permute.default(x, [1, 0, 2])
+      relu: float32[3, 2, 4] = aten.relu.default(permute_2)
+      return relu
+    """
+    for node in list(graph.nodes):
+        if node.result in graph.outputs:
+            continue
+        if is_view(node):
+            new = viewed(graph, node, node.reads[0])
+        elif node.target in PERMUTING:
+            new = permuted(graph, node)
+        elif node.target is aten.expand.default and node.reads[0].spec == node.result.spec:
+            new = node.reads[0]
+        else:
+            continue
+        if new is not node.result:
+            graph.replace(node.result, new)
+    graph.prune()
+
+
+def is_view(node: Node) -> bool:
+    return node.target in LOWERINGS and LOWERINGS[node.target].kind is Kind.VIEW
+
+
+def viewed(graph: Graph, node: Node, source: Value) -> Value:
+    if source.node is not None and source.node.target is view:
+        source = source.node.args[0]
+    if source.spec == node.result.spec:
+        return source
+    if source is node.reads[0] and node.target is view:
+        return node.result
+    return graph.call(view, source, list(node.result.shape), before=node)
+
+
+def permuted(graph: Graph, node: Node) -> Value:
+    source, order = node.args[0], order_of(node)
+    if source.node is not None and source.node.target is permute:
+        first = order_of(source.node)
+        source, order = source.node.args[0], [first[d] for d in order]
+    if keeps_order_in_memory(source.shape, order):
+        return viewed(graph, node, source)
+    if source is node.reads[0] and node.target is permute:
+        return node.result
+    return graph.call(permute, source, order, before=node)
+
+
+def order_of(node: Node) -> list[int]:
+    """Which dimension of its input each dimension of a permutation is."""
+    rank = len(node.result.shape)
+    if node.target is permute:
+        return [d % rank for d in node.args[1]]
+    order = list(range(rank))
+    if rank > 1:  # `t` has no dimensions among its arguments: it takes matrices, and vectors as they are
+        a, b = node.args[1:] or (0, 1)
+        order[a], order[b] = order[b], order[a]
+    return order
+
+
+def keeps_order_in_memory(shape: Sequence[int], order: Sequence[int]) -> bool:
+    moved = [d for d in order if shape[d] != 1]
+    return moved == sorted(moved)
