@@ -26,10 +26,10 @@ import torch  # before anything is built: our threads are then torch's
 from rich import box
 from rich.console import Console
 from rich.table import Column, Table
-from timing import fastest, keep_freed_memory
 from torch import Tensor, nn
 
 import metaschedule as ms
+from metaschedule.report.timing import fastest, keep_freed_memory
 
 ROUNDS = 5
 ROUND_TIME = 0.5  # seconds of each contestant's calls
