@@ -29,6 +29,7 @@ from rich.table import Column, Table
 from torch import Tensor, nn
 
 import metaschedule as ms
+import metaschedule.torch  # makes the backend known where the package is not installed
 from metaschedule.report.timing import fastest, keep_freed_memory
 
 ROUNDS = 5
@@ -81,7 +82,7 @@ def openvino(model: nn.Module, args: tuple[Tensor, ...]) -> Call:
     return lambda: [torch.from_numpy(y) for y in compiled(arrays).values()]
 
 
-def metaschedule(model: nn.Module, args: tuple[Tensor, ...], database: Path | None = None) -> Call:
+def ours(model: nn.Module, args: tuple[Tensor, ...], database: Path | None = None) -> Call:
     options: Any = {} if database is None else {"database": str(database)}
     return partial(torch.compile(model, backend="metaschedule", options=options), *args)
 
@@ -100,9 +101,9 @@ def measure(name: str, against: Sequence[str], database: Path | None, trials: in
         start = time.perf_counter()
         ms.torch.tune(*models.create(name), trials=trials, database=database)
         row.tuning = time.perf_counter() - start
-    makers = {who: OTHERS[who] for who in against} | {"untuned": metaschedule}
+    makers = {who: OTHERS[who] for who in against} | {"untuned": ours}
     if database is not None:
-        makers["tuned"] = partial(metaschedule, database=database)
+        makers["tuned"] = partial(ours, database=database)
     want = tensors(eager(*models.create(name))())
     calls: dict[str, Call] = {}
     for who, make in makers.items():

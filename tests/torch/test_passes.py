@@ -40,6 +40,9 @@ OURS = {  # what operators of ours mean, in terms of torch's
     ),
     "max_pool2d_channels_last": channels_first(lambda x, *window: F.max_pool2d(x, *window)),
     "avg_pool2d_channels_last": channels_first(lambda x, *window: F.avg_pool2d(x, *window)),
+    "adaptive_avg_pool2d_channels_last": channels_first(F.adaptive_avg_pool2d),
+    "upsample_nearest2d_channels_last": channels_first(aten.upsample_nearest2d.default),
+    "upsample_bilinear2d_channels_last": channels_first(aten.upsample_bilinear2d.default),
 }
 
 
@@ -215,6 +218,9 @@ def test_a_network_of_convolutions_has_one_permutation() -> None:
     ("between", "left"),
     [
         (lambda x: torch.cat([x, x + 1], 1)[:, 2:6], ["add", "cat", "slice"]),
+        (lambda x: F.adaptive_avg_pool2d(x, 3), ["adaptive_avg_pool2d"]),
+        (lambda x: F.interpolate(x, scale_factor=1.5), ["upsample_nearest2d"]),
+        (lambda x: F.interpolate(x, (9, 5), mode="bilinear", align_corners=True), ["upsample_bilinear2d"]),
         (lambda x: F.pad(x, (1, 2, 0, 1)), ["constant_pad_nd"]),
         (lambda x: x * x.mean((2, 3), keepdim=True), ["mean", "mul"]),
         (lambda x: x.softmax(1), ["_softmax"]),

@@ -21,6 +21,19 @@ aten = torch.ops.aten
 TO_LAST, TO_SECOND = [0, 2, 3, 1], [0, 3, 1, 2]  # orders of dimensions, for permute
 PLACE = {0: 0, 1: 3, 2: 1, 3: 2}  # of a dimension, with channels last
 
+WITH_SAME_ARGUMENTS: dict[Any, str] = {
+    aten.max_pool2d.default: "max_pool2d",
+    aten.avg_pool2d.default: "avg_pool2d",
+    aten.adaptive_avg_pool2d.default: "adaptive_avg_pool2d",
+    aten._adaptive_avg_pool2d.default: "adaptive_avg_pool2d",
+    aten.upsample_nearest2d.default: "upsample_nearest2d",
+    aten.upsample_bilinear2d.default: "upsample_bilinear2d",
+}
+RESAMPLING: dict[Any, str] = {
+    aten.upsample_nearest2d.vec: "upsample_nearest2d",
+    aten.upsample_bilinear2d.vec: "upsample_bilinear2d",
+}
+
 Rule = Callable[["Layout", Node], Value | None]
 RULES: dict[Any, Rule] = {}
 
@@ -117,9 +130,18 @@ def max_pool(layout: Layout, node: Node) -> Value | None:
     return layout.operator("max_pool2d_channels_last", node, *arguments(node))
 
 
-@rule(aten.avg_pool2d.default)
-def avg_pool(layout: Layout, node: Node) -> Value:
-    return layout.operator("avg_pool2d_channels_last", node, *arguments(node))
+@rule(*WITH_SAME_ARGUMENTS)
+def with_same_arguments(layout: Layout, node: Node) -> Value:
+    return layout.operator(f"{WITH_SAME_ARGUMENTS[node.target]}_channels_last", node, *arguments(node))
+
+
+@rule(*RESAMPLING)
+def resampling(layout: Layout, node: Node) -> Value:
+    """Either the size or the factors are given; ours take both."""
+    x, _, *corners, factors = arguments(node)
+    sizes = list(node.result.shape[2:])
+    name = f"{RESAMPLING[node.target]}_channels_last"
+    return layout.operator(name, node, x, sizes, *corners, *(factors or [None, None]))
 
 
 @rule(aten.cat.default)
