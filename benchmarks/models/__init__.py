@@ -75,7 +75,8 @@ def create(name: str, *, small: bool = False) -> tuple[nn.Module, tuple[Tensor]]
     if name not in MODELS:
         raise ValueError(f"no model {name!r}: one of {', '.join(MODELS)}")
     definition = MODELS[name]
-    with torch.random.fork_rng(devices=()):
+    # Weights made in inference mode would have no count of changes, and compilers take them for inputs.
+    with torch.inference_mode(False), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         model = definition.make(**definition.small if small else {})
         model.apply(randomise)

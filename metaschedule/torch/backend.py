@@ -156,7 +156,9 @@ class Specialised:
         weights = set(self.weights)
         others = [a for i, a in enumerate(args) if i not in weights]
         shapes = [a.shape if isinstance(a, torch.Tensor) else a for a in others]
-        return tuple(shapes), tuple([(args[i].data_ptr(), args[i]._version) for i in self.weights])
+        built_in = [args[i] for i in self.weights]
+        counts = [0 if w.is_inference() else w._version for w in built_in]
+        return tuple(shapes), tuple([(w.data_ptr(), count) for w, count in zip(built_in, counts)])
 
     def _specialise(self, args: list[Any]) -> Specialisation:
         self._settle_weights(args)

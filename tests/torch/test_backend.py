@@ -92,6 +92,15 @@ def test_weights_that_change() -> None:
     torch.testing.assert_close(run(x), model(x))
 
 
+def test_weights_whose_changes_are_not_counted() -> None:
+    with torch.inference_mode():
+        model = nn.Linear(6, 5).eval()
+        run, x = compiled(model), torch.randn(3, 6)
+        for _ in range(2):
+            torch.testing.assert_close(run(x), model(x))
+            model.weight.mul_(1.5)
+
+
 def test_a_buffer_that_the_model_changes() -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:
