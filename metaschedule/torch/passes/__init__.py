@@ -4,13 +4,18 @@ from ..graph import Graph
 from .batch_norm import fold_batch_norms
 from .channels_last import channels_last
 from .constants import fold_constants
+from .sink_views import sink_views
+from .slices import slice_pieces
 from .views import simplify_views
 
 
 def rewrite(graph: Graph) -> None:
     """All passes, in the order in which they make room for each other."""
+    slice_pieces(graph)
     simplify_views(graph)
     fold_batch_norms(graph)
     channels_last(graph)
     simplify_views(graph)
     fold_constants(graph)
+    sink_views(graph)
+    simplify_views(graph)
