@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..runtime import pages
 from ..runtime.sequence import KernelCall, Place
 from ..runtime.sequence import Sequence as KernelSequence
 from .capture import tensors_in
@@ -68,7 +69,9 @@ class Runner:
         try:
             return self._idle.pop()
         except IndexError:
-            return torch.empty(self.plan.memory, dtype=torch.uint8)
+            if self.plan.memory < pages.LARGE:
+                return torch.empty(self.plan.memory, dtype=torch.uint8)
+            return torch.from_numpy(pages.zeros(self.plan.memory))
 
     def _tensor(self, ref: Ref, memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         base, offset = ref.place

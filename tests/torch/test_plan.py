@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 torch: Any = pytest.importorskip("torch")
 
+from metaschedule.runtime.pages import LARGE  # noqa: E402
 from metaschedule.target import resolve  # noqa: E402
 from metaschedule.torch.graph import Graph  # noqa: E402
 from metaschedule.torch.kernels import Compiler  # noqa: E402
@@ -56,6 +57,19 @@ def test_a_chain_of_kernels_reuses_memory_and_code() -> None:
     for w in weights:
         want = want @ graph.constants[w]
     torch.testing.assert_close(runner([given])[0], want)
+
+
+def test_memory_on_large_pages() -> None:
+    graph = Graph()
+    x = graph.input("x", (1 << 20,))
+    y = graph.call(aten.neg.default, x)
+    graph.outputs = [graph.call(aten.cat.default, [y, y]), graph.call(aten.sum.default, y)]
+    runner, given = made(graph), torch.ones(1 << 20)
+    for _ in range(2):  # the memory of the first call is that of the second
+        twice, total = runner([given])
+        assert twice.sum() == -(2 << 20)
+        assert total == -(1 << 20)
+    assert [m.data_ptr() % LARGE for m in runner._idle] == [0]
 
 
 def test_views_of_outputs_are_torchs_own() -> None:
