@@ -26,7 +26,7 @@ from .result import Result, fastest
 from .strategy import Strategy, StrategyMaker
 
 log = logging.getLogger("metaschedule")
-LEADERS = 4  # are measured again at the end, with the untuned default
+LEADERS = 8  # are measured again at the end, with the untuned default: single trials are noisy
 MOST_REPLAYED = 512  # records that a resumed run learns from: the latest
 
 
