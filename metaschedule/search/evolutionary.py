@@ -22,6 +22,8 @@ class Evolutionary:
     """`chains` candidates take `generations` steps per proposal; of the proposed, a share `epsilon` are
     random draws, whatever the model thinks of them."""
 
+    descends = True
+
     def __init__(
         self, history: History, chains: int = 64, generations: int = 4, epsilon: float = 0.1
     ) -> None:

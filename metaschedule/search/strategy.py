@@ -13,7 +13,8 @@ ATTEMPTS = 8  # draws per candidate that is asked for
 
 
 class Strategy(Protocol):
-    """Proposes candidates, given the history that it was made with."""
+    """Proposes candidates, given the history that it was made with. If it has a true attribute `descends`, a
+    quarter of the trials go to the neighbours of the best."""
 
     def propose(self, count: int, rng: random.Random) -> list[Candidate]:
         """At most `count` candidates, all claimed; none if it finds no new one. What it gives depends on the

@@ -60,6 +60,7 @@ class Task:
         self.program, self.target, self.space, self.db, self.seed = program, target, space, db, seed
         self.history = History(program, space, model)
         self._strategies: list[Strategy] = [strategy(self.history), Exhaustive(self.history)]
+        self._descends = getattr(self._strategies[0], "descends", False)
         self._make_measurer = measurer
         self._measurer: MeasurerLike | None = None
         self._run = uuid.uuid4().hex
@@ -91,7 +92,7 @@ class Task:
     def propose(self, count: int, descend: bool) -> list[Candidate]:
         """New candidates, the untuned default before all others; none if there are no more.
 
-        To descend is to try the neighbours of the best first.
+        To descend, if the strategy does, is to try the neighbours of the best first.
         """
         begin, modelling = time.perf_counter(), self.history.model_seconds
         self._recall()
@@ -101,7 +102,7 @@ class Task:
             self.untuned = self.history.made(lambda: untuned(self.program, self.target, self.space))
             if self.untuned is not None and self.history.claim(self.untuned):
                 found.append(self.untuned)
-        first: list[Strategy] = [Descent(self.history)] if descend else []
+        first: list[Strategy] = [Descent(self.history)] if descend and self._descends else []
         for strategy in first + self._strategies:
             if len(found) < count:
                 found += strategy.propose(count - len(found), rng)
