@@ -29,7 +29,7 @@ LAYERS = [
     ["database"],
     ["space"],
     ["search"],
-    ["build"],
+    ["build", "builders"],
     ["report"],
     ["torch"],
     ["cli"],

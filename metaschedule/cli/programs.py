@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,29 @@ def find_program(spec: str, config: int = 0) -> Program:
     return program
 
 
-def find_tasks(spec: str, config: int = 0) -> list[tuple[Program, int]]:
-    """What to tune, with how often each program is called: a program, or those of a model, for which a
-    function in a file gives `(model, example_args)`."""
+@dataclass(frozen=True)
+class Tasks:
+    """Programs to tune, and how often each is called. `threads` are those that they will be called with; None
+    for as many as the target has cores."""
+
+    programs: list[Program]
+    weights: list[int]
+    threads: int | None = None
+
+
+def find_tasks(spec: str, config: int = 0) -> Tasks:
+    """What to tune: a program, or those of a model, for which a function in a file gives
+    `(model, example_args)`."""
     found = made(spec) if ":" in spec else None
     if not isinstance(found, tuple):
-        return [(find_program(spec, config), 1)]
-    from ..torch.explain import models  # not at the top: it imports torch
+        return Tasks([find_program(spec, config)], [1])
+    from torch import get_num_threads  # not at the top: most commands need no torch
+
+    from ..torch.explain import models
     from ..torch.tasks import tasks
 
-    return [(task.program, task.weight) for task in tasks(models(*found))]
+    parts = tasks(models(*found))
+    return Tasks([task.program for task in parts], [task.weight for task in parts], get_num_threads())
 
 
 def made(spec: str) -> Any:
@@ -53,14 +67,6 @@ def made(spec: str) -> Any:
     path, _, name = spec.rpartition(":")
     found = loaded(Path(path), name)
     return found() if isinstance(found, Callable) and not isinstance(found, Program) else found
-
-
-def work(spec: str, config: int, program: Program) -> int:
-    """Floating-point operations, by which people judge a latency; 0 if they cannot be counted."""
-    try:
-        return workloads.flops(program) if ":" in spec else workloads.flops(spec, config)
-    except ValueError:
-        return 0
 
 
 def loaded(path: Path, name: str) -> Any:

@@ -14,7 +14,7 @@ from .. import workloads
 from ..report.display import Display, summary
 from ..search import Result, tune
 from ..target import resolve
-from .programs import find_tasks, work
+from .programs import find_tasks
 
 
 def command(
@@ -37,14 +37,24 @@ def command(
         logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
     names = workloads.names() if programs == ["all"] else programs
     found = {name: find_tasks(name, config) for name in names}
-    tasks = [task for some in found.values() for task in some]
-    operations = {p.name: work(name, config, p) for name, some in found.items() for p, _ in some}
+    threads, *others = {tasks.threads for tasks in found.values()}
+    if others:
+        raise typer.BadParameter(
+            "models are tuned for torch's threads, programs for all cores: tune them apart"
+        )
+    machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
+    work = {
+        program.name: workloads.operations(program if ":" in name else name, config)
+        for name, tasks in found.items()
+        for program in tasks.programs
+    }
     console = Console(stderr=as_json)
-    with Display(console, operations, resolve(target)) as display:
+    with Display(console, work, machine) as display:
         results: list[Result] = tune(
-            [program for program, _ in tasks], weights=[weight for _, weight in tasks],
-            trials=trials, minutes=minutes, seed=seed, database=db, target=target, strategy=strategy,
-            progress=display.update,
+            [program for tasks in found.values() for program in tasks.programs],
+            weights=[weight for tasks in found.values() for weight in tasks.weights],
+            trials=trials, minutes=minutes, seed=seed, database=db, target=machine, strategy=strategy,
+            threads=threads, progress=display.update,
         )  # fmt: skip
     if as_json:
         print(json.dumps([as_data(r) for r in results]))

@@ -37,12 +37,21 @@ class Job:
 class Pool:
     """`size` workers of a role, each with up to `depth` jobs in hand.
 
-    Workers start when there is work for them. `setup` is the first thing each is told; `fds` they inherit.
+    Workers start when there is work for them. `setup` is the first thing each is told; `fds` they inherit;
+    `module` is what they run.
     """
 
-    def __init__(self, role: str, size: int, depth: int, setup: Header, fds: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        role: str,
+        size: int,
+        depth: int,
+        setup: Header,
+        fds: Sequence[int] = (),
+        module: str = "metaschedule.measure.worker",
+    ) -> None:
         self._role, self._size, self._depth = role, size, depth
-        self._setup, self._fds = setup, fds
+        self._setup, self._fds, self._module = setup, fds, module
         self._workers: list[Worker] = []
         self._again: deque[Job] = deque()  # jobs whose worker died
         self._failed_starts = 0
@@ -94,7 +103,7 @@ class Pool:
         worker.send(job.header, job.payload)
 
     def _add(self) -> Worker:
-        self._workers.append(Worker(self._role, self._setup, self._fds))
+        self._workers.append(Worker(self._role, self._setup, self._fds, self._module))
         return self._workers[-1]
 
     def _deadline(self, worker: Worker) -> float:

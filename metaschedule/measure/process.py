@@ -27,14 +27,15 @@ ROOT = Path(__file__).parents[2]  # of the package, wherever the parent found it
 
 class Worker:
     """`jobs` is what it was asked and has not answered yet, oldest first; `since` when it took up the first
-    of those. `ended` is set when it will not answer any more; `end` then says why."""
+    of those. `ended` is set when it will not answer any more; `end` then says why. `module` is what it runs,
+    which calls `worker.serve`."""
 
-    def __init__(self, role: str, setup: Header, fds: Sequence[int] = ()) -> None:
+    def __init__(self, role: str, setup: Header, fds: Sequence[int], module: str) -> None:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self._errors = os.memfd_create("metaschedule-stderr")
         self._process: Any = subprocess.Popen(
             # -P: a directory called numpy where the user happens to be is not imported
-            [sys.executable, "-P", "-m", "metaschedule.measure.worker", role, str(os.getpid())],
+            [sys.executable, "-P", "-m", module, role, str(os.getpid())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
             pass_fds=fds, start_new_session=True, env=os.environ | {"PYTHONPATH": path},
         )  # fmt: skip

@@ -56,14 +56,16 @@ class Pipe:
             sys.exit()
 
 
-def main(role: str, parent: int) -> None:
+def serve(answering: Callable[[Header], Answer], parent: int) -> None:
+    """Answer requests of the parent until it has no more. `answering` makes, of the first thing that it says,
+    what answers the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before we could ask
         sys.exit()
     pipe = Pipe()
     setup, _ = pipe.receive()
-    answer: Answer = build if role == "build" else Trial(setup).answer
+    answer = answering(setup)
     limit(setup["memory"])
     pipe.send({})
     while True:
@@ -107,4 +109,4 @@ def build(header: Header, texts: bytes) -> Frame:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    serve(lambda setup: build if sys.argv[1] == "build" else Trial(setup).answer, int(sys.argv[2]))

@@ -34,7 +34,7 @@ graph(x: float32[2, 3])
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -63,17 +63,22 @@ class Value:
 
 @dataclass(eq=False, slots=True, repr=False)
 class Node:
-    """A call. Values stand anywhere in `args` and `kwargs`, also within lists and tuples."""
+    """A call. Values stand anywhere in `args` and `kwargs`, also within lists and tuples; `reads` are these
+    values, each once."""
 
     target: Target
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: tuple[Value, ...] = ()
+    reads: list[Value] = field(init=False)
 
-    @property
-    def reads(self) -> list[Value]:
-        """The values among the arguments, each once."""
-        return list(dict.fromkeys(values_in((self.args, self.kwargs))))
+    def __post_init__(self) -> None:
+        self.reads = list(dict.fromkeys(values_in((self.args, self.kwargs))))
+
+    def change_reads(self, change: Callable[[Value], Value]) -> None:
+        """Read other values in their place."""
+        self.args, self.kwargs = with_values((self.args, self.kwargs), change)
+        self.reads = list(dict.fromkeys(map(change, self.reads)))
 
     @property
     def result(self) -> Value:
@@ -138,7 +143,7 @@ class Graph:
     def replace(self, old: Value, new: Value) -> None:
         """Whatever read `old` reads `new`, which must be computed early enough."""
         for node in self.readers(old):
-            node.args, node.kwargs = with_values((node.args, node.kwargs), lambda v: new if v is old else v)
+            node.change_reads(lambda v: new if v is old else v)
         self.outputs = [new if v is old else v for v in self.outputs]
 
     def erase(self, node: Node) -> None:

@@ -7,20 +7,18 @@ each set of weights; the code of both is shared by all layers that are equal.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
 
-from ..codegen import generate, split_constants
+from ..builders import Part, Task, compiled_tasks
 from ..database import Database, Record
 from ..ir import Program, structural_hash
 from ..runtime import Executable
-from ..schedule import Schedule
 from ..search.result import fastest
-from ..space.untuned import untuned
 from ..target import Target
 
 log = logging.getLogger("metaschedule")
@@ -51,29 +49,35 @@ class Compiler:
         self.target = target
         self.database = database
 
-    def __call__(self, program: Program) -> Compiled:
-        """What is compiled already, for whichever model is still there, is not compiled again."""
+    def __call__(self, programs: Sequence[Program]) -> list[Compiled]:
+        """Equal programs are compiled once; what is compiled already, for whichever model is still there, is
+        not compiled again."""
+        hashes = [structural_hash(program) for program in programs]
+        distinct = dict(zip(hashes, programs))
+        records = {key: self._record(program) for key, program in distinct.items()}
+        names = {key: (key, self.target.key, record.uid if record else "") for key, record in records.items()}
+        found = {key: known for key, name in names.items() if (known := KNOWN.get(name))}
+        missing = [key for key in distinct if key not in found]
+        tasks = [Task(distinct[key], record.trace if (record := records[key]) else None) for key in missing]
+        for key, parts in zip(missing, compiled_tasks(tasks, self.target)):
+            found[key] = KNOWN[names[key]] = loaded(parts, records[key])
+        return [found[key] for key in hashes]
+
+    def _record(self, program: Program) -> Record | None:
+        """The fastest, which the log tells."""
         records = self.database.records(program, self.target) if self.database else []
         found = fastest(records, program)
-        record = found[0] if found else None
-        key = (structural_hash(program), self.target.key, record.uid if record else "")
-        compiled = KNOWN.get(key)
-        if compiled is None:
-            schedule = found[1] if found else untuned(program, self.target)
-            compiled = KNOWN[key] = self._compile(schedule, record)
-        if record is None:
+        if found is None:
             log.info("%s: no record for %s", program.name, self.target.key)
-        else:
-            log.info("%s: record %s of %.1f us", program.name, record.uid, 1e6 * (record.latency or 0))
-        return compiled
+            return None
+        record, _ = found
+        log.info("%s: record %s of %.1f us", program.name, record.uid, 1e6 * (record.latency or 0))
+        return record
 
-    def _compile(self, schedule: Schedule, record: Record | None) -> Compiled:
-        preparation, kernel = split_constants(schedule.program)
-        return Compiled(
-            Executable(generate(kernel, self.target), script=str(kernel)),
-            None if preparation is None else Executable(generate(preparation, self.target)),
-            record.latency if record else None,
-        )
+
+def loaded(parts: Sequence[Part], record: Record | None) -> Compiled:
+    *before, kernel = [Executable(part.kernel, code=part.code, script=part.script) for part in parts]
+    return Compiled(kernel, before[0] if before else None, record.latency if record else None)
 
 
 KNOWN: WeakValueDictionary[tuple[str, str, str], Compiled] = WeakValueDictionary()

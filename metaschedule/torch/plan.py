@@ -76,7 +76,10 @@ class Plan:
         return MEMORY + len(self.inputs) + len(self.returned) + self.eager_results
 
 
-def planned(pieces: Pieces, compile: Callable[[Program], Compiled], threads: int) -> Plan:
+Compile = Callable[[Sequence[Program]], list[Compiled]]
+
+
+def planned(pieces: Pieces, compile: Compile, threads: int) -> Plan:
     """Places for all values, and calls of compiled programs by up to so many threads."""
     return Planner(pieces, compile, threads).plan()
 
@@ -90,7 +93,7 @@ class Life:
 
 
 class Planner:
-    def __init__(self, pieces: Pieces, compile: Callable[[Program], Compiled], threads: int) -> None:
+    def __init__(self, pieces: Pieces, compile: Compile, threads: int) -> None:
         self.graph, self.programs, self.outputs = pieces.graph, pieces.programs, pieces.outputs
         self.compile, self.threads = compile, threads
         self.alias: dict[Value, Value] = {}
@@ -118,7 +121,8 @@ class Planner:
         eager = [v for group in self.groups if group.eager for v in group.sink.results]
         for value in [*returned, *eager]:
             self.places[value], base = Place(base, 0), base + 1
-        compiled = [self.compile(self.programs[g]) if g in self.programs else None for g in self.groups]
+        kernels = dict(zip(self.programs, self.compile(list(self.programs.values()))))
+        compiled = [kernels.get(group) for group in self.groups]
         workspaces, memory = self.place_others(compiled)
         steps = [
             self.eager_step(group) if one is None else self.kernel_step(group, one, Place(MEMORY, workspace))

@@ -17,7 +17,7 @@ from ..ir import Program, changed, structural_hash
 from ..report.display import Display, summary
 from ..search import Result, tune
 from ..target import resolve
-from ..workloads import flops
+from ..workloads import operations
 from .pipeline import Pieces
 
 DatabaseLike = str | os.PathLike[str] | databases.Database | None
@@ -60,14 +60,6 @@ def tune_programs(
         results = tune(programs, progress=display.update, **options)
     console.print(summary(results, display))
     return results
-
-
-def operations(program: Program) -> int:
-    """Floating-point operations; 0 if they cannot be counted."""
-    try:
-        return flops(program)
-    except ValueError:
-        return 0
 
 
 @contextmanager

@@ -6,6 +6,6 @@
 """
 
 from .catalogue import configurations, create, names, weights
-from .work import flops
+from .work import flops, operations
 
-__all__ = ["configurations", "create", "flops", "names", "weights"]
+__all__ = ["configurations", "create", "flops", "names", "operations", "weights"]

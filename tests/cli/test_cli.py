@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import metaschedule as ms
 from metaschedule.cli import app
-from metaschedule.cli.programs import work
+from metaschedule.workloads import operations
 
 FILE = """
 import metaschedule as ms
@@ -122,13 +122,13 @@ def test_tune_then_look_into_the_database(file: Path, tmp_path: Path) -> None:
 
 def test_work_by_which_latencies_are_judged() -> None:
     t2d = ms.workloads.create("T2D")
-    assert work("T2D", 0, t2d) == ms.workloads.flops("T2D") < work("file.py:t2d", 0, t2d)
+    assert operations("T2D") == ms.workloads.flops("T2D") < operations(t2d)
     endless = ms.parse("""
 def endless(X: T.Tensor((1,), "float32"), Y: T.Output((1,), "float32")):
     while X[0] > 0.0:
         Y[0] = X[0]
 """)
-    assert work("file.py:endless", 0, endless) == 0
+    assert operations(endless) == 0
 
 
 def test_errors_are_a_line_on_standard_error(tmp_path: Path) -> None:

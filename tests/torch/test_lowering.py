@@ -43,6 +43,13 @@ def test_operators_without_a_lowering_say_so() -> None:
         lower(aten.sort.default, [te.placeholder((2,), name="x")], {}, [None, None])
 
 
+def test_long_cumulative_sums_are_left_to_torch() -> None:
+    x = te.placeholder((2, 1000), name="x")
+    lower(aten.cumsum.default, [x, 0], {}, [((2, 1000), "float32")])
+    with pytest.raises(NotLowered, match="cumsum of 1000 elements"):
+        lower(aten.cumsum.default, [x, 1], {}, [((2, 1000), "float32")])
+
+
 def test_what_tensor_expressions_refuse_is_not_lowered() -> None:
     x = te.placeholder((2,), "bool", name="x")
     with pytest.raises(NotLowered, match="aten.neg.default: `-` on a bool"):

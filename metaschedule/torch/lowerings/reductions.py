@@ -17,6 +17,7 @@ from .views import reshaped, wrapped
 aten = torch.ops.aten
 
 Dims = int | Sequence[int] | None
+LONGEST_CUMULATED = 128  # elements, until quadratic work is worse than a step in eager
 
 
 def reduced_dims(x: te.Tensor, dims: Dims) -> list[int]:
@@ -166,10 +167,12 @@ def cumprod(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tens
 
 
 def cumulated(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., Expr], name: str) -> te.Tensor:
-    """Each element by a reduction of its own: quadratic, and without an order to keep."""
+    """Each element by a reduction of its own: without an order to keep, but quadratic."""
     if x.ndim == 0:
         raise NotLowered(f"{name} of a tensor without dimensions")
     dim, wide = wrapped(dim, x.ndim), accumulator(dtype)
+    if x.shape[dim] > LONGEST_CUMULATED:
+        raise NotLowered(f"{name} of {x.shape[dim]} elements, of more than {LONGEST_CUMULATED}")
 
     def element(*i: Expr) -> Expr:
         k = te.reduce_axis(i[dim] + 1, name="k")

@@ -49,7 +49,7 @@ def fold_constants(graph: Graph) -> None:
 
     for node in graph.nodes:
         if node not in folded:
-            node.args, node.kwargs = with_values((node.args, node.kwargs), constant)
+            node.change_reads(constant)
     graph.prune()
 
 
