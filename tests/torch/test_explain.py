@@ -50,3 +50,9 @@ def test_a_graph_break_gives_two_graphs() -> None:
         return y * 2
 
     assert ms.torch.explain(model, (torch.randn(4),)).graphs == 2
+
+
+def test_as_often_as_asked() -> None:
+    for _ in range(10):  # Dynamo gives up on code that it has compiled 8 times
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        assert [row.calls for row in ms.torch.explain(model, (torch.ones(2, 4),)).rows] == [1]

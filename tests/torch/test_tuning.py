@@ -75,7 +75,6 @@ def test_the_command_line_takes_a_function_that_makes_a_model(tmp_path: Path) ->
         assert [r["program"] for r in json.loads(done.stdout)] == ["addmm_relu", "addmm"]
         rows = ms.torch.explain(*make_model(), database=database).rows
         assert all(row.latency for row in rows)  # by as many threads as a call will use
-        torch._dynamo.reset()  # it gives up on code that it has compiled often
         mixed = CliRunner().invoke(app, ["tune", f"{__file__}:make_model", "GMM"])
         assert mixed.exit_code == 2
         assert "tune them apart" in mixed.output
