@@ -15,7 +15,6 @@ torch: Any = pytest.importorskip("torch")
 import metaschedule as ms  # noqa: E402
 
 nn = torch.nn
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own, in export
 
 
 class Model(nn.Module):

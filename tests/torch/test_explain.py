@@ -37,7 +37,6 @@ def test_kernels_and_eager_nodes_are_counted() -> None:
     assert "addmm_relu" in text
 
 
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own, in export
 def test_an_exported_model() -> None:
     exported = torch.export.export(Sorted().eval(), (torch.randn(4, 8),))
     assert [row.calls for row in ms.torch.explain(exported).rows] == [3, 1, 1]
