@@ -22,8 +22,6 @@ from .lowering import Kind
 from .pipeline import Pieces, pieces
 from .tasks import DatabaseLike, opened, tasks, tune_programs
 
-OFTEN = 1 << 30
-
 
 def models(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[Pieces]:
     """The graphs of a model, in pieces: several where Dynamo cannot trace it in one. It is run once, in
@@ -38,10 +36,11 @@ def models(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | Non
 
         return functional(module, inputs, keep)
 
-    # To look is not to compile: it should not count towards what Dynamo is willing to compile.
-    limits: Any = {"recompile_limit": OFTEN, "accumulated_recompile_limit": OFTEN}
-    with torch.no_grad(), torch._dynamo.config.patch(limits):
+    with torch.no_grad():
         torch.compile(model, backend=look)(*args, **(kwargs or {}))
+        if not found:  # Dynamo gives up on code that it has compiled often
+            torch._dynamo.reset()
+            torch.compile(model, backend=look)(*args, **(kwargs or {}))
     if not found:
         raise RuntimeError(
             "torch.compile found no graph in the model; see TORCH_LOGS=graph_breaks,recompiles"
