@@ -48,7 +48,7 @@ def latency(sch: ms.Schedule, threads: int) -> float:
     return ms.build(sch, threads=threads, constants=constants).benchmark().min
 
 
-def measure(program: ms.Program, trace: ms.Trace, target: Target, rounds: int = 5) -> dict[str, Any]:
+def measure(program: ms.Program, trace: ms.Trace, target: Target, rounds: int = 10) -> dict[str, Any]:
     sch = trace.apply(program)
     peak, time = 0.0, float("inf")
     for _ in range(rounds):

@@ -22,7 +22,7 @@ from numpy import empty, ndarray
 from metaschedule.ir import numpy_dtype
 from metaschedule.target import missing_features
 
-from . import storage
+from . import pages, storage
 from .arguments import Facts, Label, address_of, check_overlap, is_tensor
 from .compile import assembly, compile_object, optimized_llvm
 from .export import export_library
@@ -233,6 +233,7 @@ class Executable:
         outputs: Any = None
         if not args:
             inputs = random_arrays(self._inputs)
+            outputs = [pages.array(shape, dtype) for shape, dtype in self._allocations]
         elif len(args) == self._total:
             inputs, outputs = args[: self._input_count], args[self._input_count :]
         elif len(args) != self._input_count:

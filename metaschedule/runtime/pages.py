@@ -7,6 +7,7 @@ as in the next; on large pages neighbours in an array are neighbours in the cach
 
 from __future__ import annotations
 
+import math
 import mmap
 
 import numpy as np
@@ -28,3 +29,12 @@ def zeros(nbytes: int) -> np.ndarray:
     data = np.frombuffer(memory, np.uint8)
     first = -data.ctypes.data % LARGE
     return data[first : first + nbytes]
+
+
+def array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A zeroed array in such memory.
+
+    >>> array((3, 5), np.dtype("float32")).sum()
+    np.float32(0.0)
+    """
+    return zeros(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)

@@ -12,6 +12,7 @@ import numpy as np
 
 from metaschedule.ir import is_float, numpy_dtype
 
+from . import pages
 from .kernel import ArgSpec
 from .layout import Context, Runtime
 from .native import native_module
@@ -103,8 +104,8 @@ def time_kernel(context: Context, addresses: Sequence[int], repeats: int | None,
 
 
 def random_arrays(specs: Iterable[ArgSpec], seed: int = 0) -> list[np.ndarray]:
-    """Data to time with: floats of mean 0; small integers, of which wide ones, often indices, are 0
-    or 1."""
+    """Data to time with, on large pages: floats of mean 0; small integers, of which wide ones, often
+    indices, are 0 or 1."""
     rng = np.random.default_rng(seed)
     arrays: list[np.ndarray] = []
     for spec in specs:
@@ -114,5 +115,6 @@ def random_arrays(specs: Iterable[ArgSpec], seed: int = 0) -> list[np.ndarray]:
             values = rng.integers(-4, 5, spec.shape)
         else:
             values = rng.integers(0, 2, spec.shape)
-        arrays.append(np.asarray(values).astype(numpy_dtype(spec.dtype)))
+        arrays.append(pages.array(spec.shape, numpy_dtype(spec.dtype)))
+        arrays[-1][...] = values
     return arrays
