@@ -98,13 +98,28 @@ done:
 }
 """
 
-# Fill `%rt` for a call of this executable and say how much workspace it needs.
+# `team` fills `%rt` for so many threads, or one where there is no OpenMP, and says how many; `prepare` does so
+# for a call of an executable and says how much workspace it needs.
 RUN = """
-define i64 @prepare(ptr %ctx, ptr %rt) {
-  %process = get %Context.process, %ctx
+define i64 @team(ptr %process, i64 %wanted, ptr %rt) {
   %gomp = get %Process.gomp_parallel, %process
   %number = get %Process.thread_num, %process
-  %team = get %Process.num_threads, %process
+  %size = get %Process.num_threads, %process
+  %serial = icmp eq ptr %gomp, null
+  %threads = select i1 %serial, i64 1, i64 %wanted
+  %threads32 = trunc i64 %threads to i32
+  store ptr %gomp, ptr %rt
+  %rt1 = at %Runtime.thread_num, %rt
+  store ptr %number, ptr %rt1
+  %rt2 = at %Runtime.num_threads, %rt
+  store ptr %size, ptr %rt2
+  %rt3 = at %Runtime.threads, %rt
+  store i32 %threads32, ptr %rt3
+  ret i64 %threads
+}
+
+define i64 @prepare(ptr %ctx, ptr %rt) {
+  %process = get %Context.process, %ctx
   %default = get %Process.default_threads, %process
   %most = get %Context.max_threads, %ctx
   %own = get %Context.threads, %ctx
@@ -113,16 +128,7 @@ define i64 @prepare(ptr %ctx, ptr %rt) {
   %usual = call i64 @llvm.umin.i64(i64 %default, i64 %cores)
   %asked = select i1 %unset, i64 %usual, i64 %own
   %capped = call i64 @llvm.umin.i64(i64 %asked, i64 %most)
-  %serial = icmp eq ptr %gomp, null
-  %threads = select i1 %serial, i64 1, i64 %capped
-  %threads32 = trunc i64 %threads to i32
-  store ptr %gomp, ptr %rt
-  %rt1 = at %Runtime.thread_num, %rt
-  store ptr %number, ptr %rt1
-  %rt2 = at %Runtime.num_threads, %rt
-  store ptr %team, ptr %rt2
-  %rt3 = at %Runtime.threads, %rt
-  store i32 %threads32, ptr %rt3
+  %threads = call i64 @team(ptr %process, i64 %capped, ptr %rt)
   %shared = get %Context.shared, %ctx
   %private = get %Context.private, %ctx
   %privates = mul i64 %threads, %private

@@ -37,17 +37,8 @@ prepare:
   %threads = load i64, ptr %bases
   store ptr null, ptr %bases
   %process = get %Steps.process, %seq
-  %gomp = get %Process.gomp_parallel, %process
-  %number = get %Process.thread_num, %process
-  %team = get %Process.num_threads, %process
-  store ptr %gomp, ptr %rt
-  %rt1 = at %Runtime.thread_num, %rt
-  store ptr %number, ptr %rt1
-  %rt2 = at %Runtime.num_threads, %rt
-  store ptr %team, ptr %rt2
-  %rt3 = at %Runtime.threads, %rt
-  %serial = icmp eq ptr %gomp, null
-  %allowed = select i1 %serial, i64 1, i64 %threads
+  %allowed = call i64 @team(ptr %process, i64 %threads, ptr %rt)
+  %rt.threads = at %Runtime.threads, %rt
   %steps = get %Steps.steps, %seq
   %count = get %Steps.count, %seq
   %gil = call ptr @PyEval_SaveThread()
@@ -61,7 +52,7 @@ step:
   %limit = get %Step.max_threads, %this
   %used = call i64 @llvm.umin.i64(i64 %allowed, i64 %limit)
   %used32 = trunc i64 %used to i32
-  store i32 %used32, ptr %rt3
+  store i32 %used32, ptr %rt.threads
   %arguments = get %Step.arguments, %this
   %filled = get %Step.count, %this
   br label %fill
