@@ -11,11 +11,13 @@ import json
 import statistics
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 import metaschedule as ms
@@ -102,9 +104,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.compare:
         names, seeds = options.workloads or COMPARED, range(options.seeds)
-        rows = [compared(name, seed, options.trials) for name in names for seed in seeds]
+        runs = [partial(compared, name, seed, options.trials) for name in names for seed in seeds]
     else:
-        rows = [times(name, options.trials) for name in options.workloads or TIMED]
+        runs = [partial(times, name, options.trials) for name in options.workloads or TIMED]
+    rows = [run() for run in track(runs, "Tuning", console=Console(stderr=True))]
     show(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))

@@ -134,7 +134,7 @@ def endless(X: T.Tensor((1,), "float32"), Y: T.Output((1,), "float32")):
 def test_errors_are_a_line_on_standard_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.db"
     broken.write_text("not a database")
-    command = [sys.executable, "-c", "from metaschedule.cli import main; main()", "db", "ls", str(broken)]
+    command = [sys.executable, "-m", "metaschedule", "db", "ls", str(broken)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
