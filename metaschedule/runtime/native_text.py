@@ -98,7 +98,7 @@ done:
 }
 """
 
-# `team` fills `%rt` for so many threads, or one where there is no OpenMP, and says how many; `prepare` does so
+# `team` fills `%rt` for so many threads, or one where OpenMP is missing, and says how many; `prepare` does so
 # for a call of an executable and says how much workspace it needs.
 RUN = """
 define i64 @team(ptr %process, i64 %wanted, ptr %rt) {
