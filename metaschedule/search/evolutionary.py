@@ -16,6 +16,7 @@ from .history import History
 from .strategy import Replay
 
 HOT, COLD = 0.5, 0.05  # temperatures: what a rise of log(seconds) is divided by
+PROMISING = 1.5  # times the best prediction: what a sketch that nobody has tried may be predicted to take
 
 
 class Evolutionary:
@@ -54,7 +55,7 @@ class Evolutionary:
                     chains[n], now[n] = move, new
         self.chains = sorted(chains, key=lambda c: (costs[c.key], c.key))
         randomly = round(self.epsilon * count)
-        found = self.chosen(sorted(seen.values(), key=lambda c: (costs[c.key], c.key)), count - randomly)
+        found = self.chosen(sorted((costs[key], key, c) for key, c in seen.items()), count - randomly)
         return found + Replay(self.history).propose(count - len(found), rng)
 
     def started(self, rng: random.Random) -> list[Candidate]:
@@ -73,16 +74,17 @@ class Evolutionary:
         count = min(len(positions), 1 if rng.random() < 0.75 else 2)
         return self.history.neighbour(candidate, rng, set(rng.sample(positions, count))) or candidate
 
-    def chosen(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-        """The best ones; half of the places go first to the best of sketches that nobody has tried, for
-        models are worse at telling sketches apart than decisions."""
-        leaders: dict[str, Candidate] = {}
-        for candidate in candidates:
-            if candidate.sketch not in self.sketches_tried:
-                leaders.setdefault(candidate.sketch, candidate)
-        first = list(leaders.values())[: count // 2]
+    def chosen(
+        self, ordered: Sequence[tuple[float, tuple[str, str], Candidate]], count: int
+    ) -> list[Candidate]:
+        """The best of candidates that are ordered by cost; half of the places go first to promising ones of
+        sketches that nobody has tried, for models are worse at telling sketches apart than decisions."""
+        untried: dict[str, Candidate] = {}
+        for cost, _, candidate in ordered:
+            if candidate.sketch not in self.sketches_tried and cost <= PROMISING * ordered[0][0]:
+                untried.setdefault(candidate.sketch, candidate)
         found: list[Candidate] = []
-        for candidate in (*first, *candidates):
+        for candidate in (*list(untried.values())[: count // 2], *(c for _, _, c in ordered)):
             if len(found) < count and self.history.claim(candidate):
                 self.sketches_tried.add(candidate.sketch)
                 found.append(candidate)
