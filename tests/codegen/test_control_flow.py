@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from metaschedule.codegen import generate
 from metaschedule.interpreter import InterpreterError, interpret
 from metaschedule.ir import Program
-from metaschedule.runtime import KernelAssertion
+from metaschedule.runtime import Executable, KernelAssertion
+from metaschedule.target import resolve
 from tests.codegen.compiled import build, check, kernel, run
 
 # --- branches and while -------------------------------------------------------------------------
@@ -91,6 +93,22 @@ def test_triangular_and_negative_extents() -> None:
         for j in T.vectorized(i - 3):
             C[i] = C[i] * A[i, j]
     """), np.random.default_rng(0).integers(-2, 3, (7, 7)).astype("f"), np.array([-5]))  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 11])
+@pytest.mark.parametrize("extent", [1, 2, 3, 12, 1000])
+def test_threads_share_iterations_and_run_each_once(extent: int, threads: int) -> None:
+    """The later an iteration, the more it has to do: threads that come to an end help others."""
+    program = kernel(f"-> C:int64[{extent}]", f"""
+    for i in range({extent}):
+        C[i] = 0
+    for i in T.parallel({extent}):
+        for j in range(i + 1):
+            C[i] = C[i] + 1
+    """)  # fmt: skip
+    exe = Executable(generate(program, resolve("native,cores=16")), threads=threads)
+    for _ in range(5):
+        assert np.array_equal(exe(), np.arange(1, extent + 1))
 
 
 def test_parallel_loop_of_an_extent_in_memory() -> None:
