@@ -1,7 +1,7 @@
 """Whole models: ours as `torch.compile(model, backend="metaschedule")`, untuned and tuned, beside others.
 
     python benchmarks/models.py [NAMES] [--against eager,channels-last,torch-compile,openvino]
-        [--db FILE] [--trials N] [--threads N] [--json FILE]
+        [--db FILE] [--trials N] [--threads N] [--profile] [--json FILE]
 
 With --trials the models are tuned first, N trials per kernel on average; with --db the records are kept and
 those that are there are used. All are then called in alternating rounds, and each counts with its fastest
@@ -172,6 +172,7 @@ def main() -> None:
     parser.add_argument("--db", type=Path, help="database of tuning records")
     parser.add_argument("--trials", type=int, default=0, help="tune first, so many trials per kernel")
     parser.add_argument("--threads", type=int, default=ms.runtime.get_num_threads())
+    parser.add_argument("--profile", action="store_true", help="show what each of our kernels takes")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     against = [who for who in options.against.split(",") if who]
@@ -189,6 +190,8 @@ def main() -> None:
         for name in options.names or models.PAPER:
             with console.status(name):
                 rows.append(measure(name, against, options.db or temporary, options.trials))
+            if options.profile:
+                console.print(name, ms.torch.profile(*models.create(name), database=options.db or temporary))
     console.print(table(rows, [*against, *OURS]))
     for row in rows:
         for who, why in row.absent.items():

@@ -12,5 +12,6 @@ from . import lowerings
 from .artefact import Artefact, compile, load
 from .backend import backend, register
 from .explain import explain, tune
+from .profile import profile
 
 register()

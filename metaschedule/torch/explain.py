@@ -118,10 +118,15 @@ def explain(
 
 
 def add(rows: dict[str, Row], group: Group, program: Program | None, latency: float | None) -> None:
-    key = f"{group.name}: {group.eager}" if program is None else structural_hash(program)
+    key = key_of(group, program)
     nodes = [str(node.target).removeprefix("aten.") for node in group.nodes]
     before = rows[key].calls if key in rows else 0
     rows[key] = Row(group.name, nodes, before + 1, group.eager, latency)
+
+
+def key_of(group: Group, program: Program | None) -> str:
+    """What equal kernels share."""
+    return f"{group.name}: {group.eager}" if program is None else structural_hash(program)
 
 
 def tune(

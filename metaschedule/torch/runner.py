@@ -6,7 +6,7 @@ Several threads may call one runner: each call has memory of its own, which is k
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,19 +25,26 @@ class Runner:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._parts: list[KernelSequence | EagerStep] = self._divided(plan.steps)
         self._returned = [(shape, getattr(torch, dtype)) for shape, dtype in plan.returned]
         self._none_yet = [0] * plan.eager_results
         self._idle: list[torch.Tensor] = []  # memory that no call uses now
-        self._parts: list[KernelSequence | EagerStep] = []
-        kernels: list[KernelCall] = []
-        for step in [*plan.steps, None]:
+
+    def _divided(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
+        parts: list[KernelSequence | EagerStep] = []
+        kernels: list[KernelStep] = []
+        for step in [*steps, None]:
             if isinstance(step, KernelStep):
-                kernels.append(self._call(step))
+                kernels.append(step)
                 continue
             if kernels:
-                self._parts.append(KernelSequence(kernels, plan.bases))
+                parts.append(self._sequence(kernels))
                 kernels = []
-            self._parts += [] if step is None else [step]
+            parts += [] if step is None else [step]
+        return parts
+
+    def _sequence(self, steps: Sequence[KernelStep]) -> KernelSequence:
+        return KernelSequence([self._call(step) for step in steps], self.plan.bases)
 
     def _call(self, step: KernelStep) -> KernelCall:
         arguments = [
@@ -52,7 +59,7 @@ class Runner:
         memory = self._memory()
         bases = [memory.data_ptr(), *[t.data_ptr() for t in tensors], *self._none_yet]
         threads = min(torch.get_num_threads(), self.plan.threads)
-        for part in self._parts:
+        for part in self._in_turn():
             if isinstance(part, KernelSequence):
                 part(threads, *bases)
             else:
@@ -64,6 +71,9 @@ class Runner:
         outputs = [self._output(output, memory, tensors) for output in self.plan.outputs]
         self._idle.append(memory)
         return outputs
+
+    def _in_turn(self) -> Iterable[KernelSequence | EagerStep]:
+        return self._parts
 
     def _memory(self) -> torch.Tensor:
         try:

@@ -1,4 +1,4 @@
-"""`explain`: what is ours, what is not and why."""
+"""`explain` and `profile`: what is ours, what is not and why, and what it takes."""
 
 from __future__ import annotations
 
@@ -55,3 +55,17 @@ def test_as_often_as_asked() -> None:
     for _ in range(10):  # Dynamo gives up on code that it has compiled 8 times
         model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
         assert [row.calls for row in ms.torch.explain(model, (torch.ones(2, 4),)).rows] == [1]
+
+
+def test_a_profile_has_the_time_of_every_step() -> None:
+    model, x = Sorted().eval(), torch.randn(4, 8)
+    profile = ms.torch.profile(model, (x,), calls=3)
+    assert [(one.name, one.calls, one.tuned) for one in profile.shares] == [
+        ("addmm_relu", 3, False),
+        ("sort", 1, False),
+        ("add", 1, False),
+    ]
+    layers, _, last = profile.shares
+    assert (layers.operations, last.operations) == (3 * (2 * 4 * 8 * 8 + 2 * 4 * 8), 4 * 8)
+    assert 0 < sum(one.seconds for one in profile.shares) < profile.whole
+    assert "between kernels" in str(profile)

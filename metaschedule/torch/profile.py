@@ -1,0 +1,132 @@
+"""`profile`: where the time of a model goes, kernel by kernel."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Column, Table
+
+from ..report.peak import measured_peak
+from ..target import resolve
+from ..workloads import operations
+from .backend import functional
+from .explain import key_of
+from .graph import Graph
+from .kernels import Compiler
+from .pipeline import Pieces, pieces
+from .plan import EagerStep, KernelStep, Plan, planned
+from .runner import KernelSequence, Runner
+from .tasks import DatabaseLike, opened
+
+
+class Clocked(Runner):
+    """Makes every step by itself and keeps the shortest time of each."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.seconds = [math.inf] * len(plan.steps)
+
+    def _divided(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
+        return [self._sequence([step]) if isinstance(step, KernelStep) else step for step in steps]
+
+    def _in_turn(self) -> Iterator[KernelSequence | EagerStep]:
+        for n, part in enumerate(self._parts):
+            start = time.perf_counter()
+            yield part
+            self.seconds[n] = min(self.seconds[n], time.perf_counter() - start)
+
+
+@dataclass
+class Share:
+    """A kernel, or what torch computes, in all its `calls` in a call of the model."""
+
+    name: str
+    calls: int = 0
+    seconds: float = 0.0
+    operations: int = 0
+    tuned: bool = False
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`whole` is the time of a call, with what is not in any kernel; `peak` in GFLOPS."""
+
+    shares: list[Share]
+    whole: float
+    peak: float
+
+    def table(self) -> Table:
+        right = [Column(title, justify="right") for title in ("calls", "ms", "share", "GFLOPS", "of peak")]
+        title = f"{1e3 * self.whole:.2f} ms a call; peak {self.peak:.0f} GFLOPS"
+        table = Table("kernel", "tuned", *right, title=title, box=box.SIMPLE, padding=(0, 1))
+        for one in sorted(self.shares, key=lambda one: -one.seconds):
+            rate = one.operations / one.seconds / 1e9
+            table.add_row(
+                one.name, "yes" if one.tuned else "no", str(one.calls), f"{1e3 * one.seconds:.3f}",
+                f"{one.seconds / self.whole:.1%}", f"{rate:.1f}", f"{rate / self.peak:.0%}",
+            )  # fmt: skip
+        between = self.whole - sum(one.seconds for one in self.shares)
+        table.add_row("between kernels", "", "", f"{1e3 * between:.3f}", f"{between / self.whole:.1%}")
+        return table
+
+    def __str__(self) -> str:
+        console = Console(width=120)
+        with console.capture() as text:
+            console.print(self.table())
+        return text.get()
+
+
+def profile(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    database: DatabaseLike = None,
+    calls: int = 20,
+) -> Profile:
+    """The time of every kernel of a model in its place, the shortest of some calls.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    >>> [(one.name, one.calls) for one in profile(model, (torch.ones(2, 8),)).shares]
+    [('addmm_relu', 1)]
+    """
+    target = resolve("native").with_cores(torch.get_num_threads())
+    made: list[tuple[Pieces, Clocked]] = []
+
+    def build(graph: Graph) -> Runner:
+        parts = pieces(graph)
+        with opened(database, readonly=True) as db:
+            made.append((parts, Clocked(planned(parts, Compiler(target, db), target.cores))))
+        return made[-1][1]
+
+    torch._dynamo.reset()
+    run = torch.compile(model, backend=lambda module, inputs: functional(module, inputs, build))
+    whole = math.inf
+    with torch.no_grad():
+        run(*args, **(kwargs or {}))
+        for _ in range(calls):
+            start = time.perf_counter()
+            run(*args, **(kwargs or {}))
+            whole = min(whole, time.perf_counter() - start)
+    shares: dict[str, Share] = {}
+    for parts, runner in made:
+        add(shares, parts, runner)
+    return Profile(list(shares.values()), whole, measured_peak(target))
+
+
+def add(shares: dict[str, Share], parts: Pieces, runner: Clocked) -> None:
+    groups = [group for group in parts.groups if group in parts.programs or group.eager]
+    for group, step, seconds in zip(groups, runner.plan.steps, runner.seconds, strict=True):
+        program = parts.programs.get(group)
+        share = shares.setdefault(key_of(group, program), Share(group.name))
+        share.calls += 1
+        share.seconds += seconds
+        share.operations += operations(program) if program else 0
+        share.tuned = isinstance(step, KernelStep) and runner.plan.kernels[step.kernel].latency is not None
