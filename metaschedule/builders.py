@@ -56,7 +56,7 @@ def compiled_tasks(tasks: Sequence[Task], target: Target) -> list[list[Part]]:
 
 
 def compiled(task: Task, target: Target) -> list[Part]:
-    sch = task.trace.apply(task.program) if task.trace else untuned(task.program, target)
+    sch = untuned(task.program, target) if task.trace is None else task.trace.apply(task.program)
     programs = [program for program in split_constants(sch.program) if program is not None]
     kernels = [generate(program, target) for program in programs]
     return [Part(k, compile_object(k.llvm, target), str(p)) for k, p in zip(kernels, programs)]
@@ -69,7 +69,7 @@ def in_workers(tasks: Sequence[Task], target: Target) -> dict[int, list[Part]]:
 
     def jobs() -> Iterator[Job]:
         for n, task in enumerate(tasks):
-            trace = task.trace and task.trace.to_json()
+            trace = None if task.trace is None else task.trace.to_json()
             header = {"program": str(task.program), "trace": trace, "target": target.to_json()}
             yield Job(n, SECONDS, header)
 

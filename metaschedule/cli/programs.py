@@ -43,7 +43,7 @@ class Tasks:
     for as many as the target has cores."""
 
     programs: list[Program]
-    weights: list[int]
+    weights: list[float]
     threads: int | None = None
 
 

@@ -47,6 +47,9 @@ LARGEST = 20  # bits of the largest inputs tried
 UNKNOWN = 1 << 12  # iterations assumed of a loop whose extent is data
 SAFETY = 8  # times the error expected of K random roundings
 FEWEST = 16  # roundings assumed of any program
+ROUNDING = (
+    "rounding"  # annotation of a program: its errors are so many times those of sums as long as its own
+)
 EXACT_CALLS = ("abs", "floor", "ceil", "round", "trunc", "isnan", "isinf")
 INFINITE = 2.0**100  # the start of a minimum or maximum: no operand of a sum
 
@@ -72,7 +75,8 @@ def exact_magnitude(program: Program, integers: Mapping[Buffer, int]) -> int | N
 
 
 def tolerance(program: Program) -> float:
-    """How far results may differ, relative to the largest: K roundings add up as their square root."""
+    """How far results may differ, relative to the largest: K roundings add up as their square root. Where
+    large terms cancel it is more, which a program has to say (`ROUNDING`)."""
     terms = sum(
         trips(stmt, scope)
         for stmt, scope in statements(program.body)
@@ -80,7 +84,7 @@ def tolerance(program: Program) -> float:
     )
     floats = {e.dtype for e in expressions(program) if is_float(e.dtype)}
     rounding = max((2.0 ** -DIGITS[dtype] for dtype in floats), default=0.0)
-    return SAFETY * rounding * math.sqrt(max(FEWEST, terms))
+    return SAFETY * rounding * math.sqrt(max(FEWEST, terms)) * program.annotations.get(ROUNDING, 1)
 
 
 def statements(body: Body, scope: Scope = ()) -> Iterator[tuple[Stmt, Scope]]:

@@ -13,6 +13,7 @@ from .rfactor import AddRFactor
 from .row_fusion import FuseRows
 from .rules import ApplyCustomRule
 from .space import Space
+from .transforms import UnrollTransforms
 from .with_intrinsic import RewriteTensorize
 from .zeros import SkipZeros
 
@@ -28,6 +29,7 @@ def default(target: Target | str = "native") -> Space:
             ApplyCustomRule(),
             InlineConstants(),
             AutoInline(),
+            UnrollTransforms(),
             SkipZeros(),
             FuseRows(),
             AddRFactor(),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..codegen.lower.flatten import SKIP_ZEROS
-from ..ir import Block, Var
+from ..ir import Block, Var, free_vars
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
@@ -60,6 +60,8 @@ class RegisterTiling:
             for columns_first in (False, True):
                 if pack != "no" and (streamed is None or not columns_first or not has_reuse(node)):
                     continue
+                if pack == "panel" and SKIP_ZEROS in node.annotations and has_windows(node, streamed):
+                    continue  # at borders a panel is cut, and chunks in parallel would share what is left
                 made += attempt(sch, tile, block, along, pack, columns_first, target)
         # Tests for zeros are worth it in tiles of registers only.
         return made if made and SKIP_ZEROS in node.annotations else [*made, sch]
@@ -82,6 +84,13 @@ def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
                     if index is along:
                         return n, dimension
     return None
+
+
+def has_windows(block: Block, streamed: tuple[int, int] | None) -> bool:
+    """Whether the streamed operand is read in windows that overlap, as that of a depthwise convolution."""
+    buffer = block.reads[streamed[0]].buffer if streamed else None
+    indices = [index for load in loads(block) if load.buffer is buffer for index in load.indices]
+    return any(len(free_vars(index)) > 1 for index in indices)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from torch._guards import TracingContext
 
 from .. import database as databases
 from ..target import resolve
+from .alternatives import faster_programs
 from .capture import NotCaptured, capture, decompositions
 from .graph import Graph
 from .kernels import Compiler
@@ -96,7 +97,8 @@ def built(graph: Graph, options: Options) -> Runner:
     with opened(options.database, readonly=not options.trials) as database:
         if options.trials:
             tune_programs(tasks([parts]), database=database, trials=options.trials)
-        plan = planned(parts, Compiler(resolve("native").with_cores(threads), database), threads)
+        target = resolve("native").with_cores(threads)
+        plan = planned(faster_programs(parts, database, target), Compiler(target, database), threads)
     report(plan)
     return Runner(plan)
 

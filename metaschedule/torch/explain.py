@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from ..ir import Program, structural_hash
 from ..search import Result
 from ..target import resolve
+from .alternatives import faster_programs
 from .backend import functional
 from .capture import capture_exported
 from .fuse import Group
@@ -107,7 +108,7 @@ def explain(
     target = resolve("native").with_cores(torch.get_num_threads())
     rows: dict[str, Row] = {}
     with opened(database, readonly=True) as db:
-        for one in found:
+        for one in [faster_programs(model, db, target) for model in found]:
             for group in one.groups:
                 program = one.programs.get(group)
                 if program is not None or group.eager:
@@ -121,7 +122,8 @@ def add(rows: dict[str, Row], group: Group, program: Program | None, latency: fl
     key = key_of(group, program)
     nodes = [str(node.target).removeprefix("aten.") for node in group.nodes]
     before = rows[key].calls if key in rows else 0
-    rows[key] = Row(group.name, nodes, before + 1, group.eager, latency)
+    name = program.name if program else group.name
+    rows[key] = Row(name, nodes, before + 1, group.eager, latency)
 
 
 def key_of(group: Group, program: Program | None) -> str:

@@ -23,6 +23,7 @@ Views that end up at the border of a group leave it again: other shapes of the s
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,7 +31,7 @@ from .. import te
 from ..errors import InternalError
 from ..ir import Call, Program, subexpressions
 from ..space.facts import EXPENSIVE
-from .graph import Graph, Node, Spec, Value, values_in, with_values
+from .graph import Graph, Node, Spec, Target, Value, values_in, with_values
 from .lowering import LOWERINGS, Kind, NotLowered, lower
 
 LARGEST = 32  # nodes of a group
@@ -203,13 +204,15 @@ def placeholder(value: Value, name: str = "x", constant: bool = False) -> te.Ten
         raise NotLowered(str(why)) from None
 
 
-def lowered(node: Node, known: dict[Value, te.Tensor], read: set[Value]) -> tuple[te.Tensor | None, ...]:
-    """The results of a node as tensor expressions of what it reads."""
+def lowered(
+    node: Node, known: dict[Value, te.Tensor], read: set[Value], target: Target | None = None
+) -> tuple[te.Tensor | None, ...]:
+    """The results of a node as tensor expressions of what it reads; by an equivalent operator, if given."""
     if not all(math.prod(v.shape) for v in [*node.reads, *node.results] if v in known or v in read):
         raise NotLowered("it has no elements")
     outputs: list[Spec | None] = [v.spec if v in read else None for v in node.results]
     args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
-    return lower(node.target, args, kwargs, outputs)
+    return lower(target or node.target, args, kwargs, outputs)
 
 
 def parameter_names(group: Group, graph: Graph) -> list[str]:
@@ -217,8 +220,10 @@ def parameter_names(group: Group, graph: Graph) -> list[str]:
     return [f"w{n}" if value in graph.constants else f"x{n}" for n, value in enumerate(group.inputs)]
 
 
-def program_of(group: Group, graph: Graph) -> Program:
-    """The program of a group: it takes `group.inputs` and gives `group.outputs`."""
+def program_of(group: Group, graph: Graph, instead: Mapping[Node, Target] | None = None) -> Program:
+    """The program of a group: it takes `group.inputs` and gives `group.outputs`. Some nodes may be computed
+    by equivalent operators."""
+    other = instead or {}
     known = {
         value: placeholder(value, name, constant=value in graph.constants)
         for name, value in zip(parameter_names(group, graph), group.inputs)
@@ -226,7 +231,7 @@ def program_of(group: Group, graph: Graph) -> Program:
     inputs = list(known.values())
     read = {v for node in group.nodes for v in node.reads} | set(group.outputs)
     for node in group.nodes:
-        results = lowered(node, known, read)
+        results = lowered(node, known, read, other.get(node))
         known |= {v: t for v, t in zip(node.results, results, strict=True) if t is not None}
     outputs: list[te.Tensor] = []
     for value in group.outputs:
@@ -235,6 +240,6 @@ def program_of(group: Group, graph: Graph) -> Program:
             result = te.compute(result.shape, lambda *i, t=result: t[i], name="copy")
         outputs.append(result)
     try:
-        return te.program(inputs, outputs, group.name)
+        return te.program(inputs, outputs, "_".join([group.name, *map(str, other.values())]))
     except ValueError as why:
         raise InternalError(f"{group.name} gives no program: {why}") from why

@@ -109,6 +109,22 @@ for i, k in T.grid(9, 3):
         C[i] = C[i] + A[(i + k) // 2] * W[k]
 """,
     ),
+    "padding is filled first where asked": (
+        "A[7] -> C[9]",
+        """
+for i in range(9):
+    with T.block("pad"):
+        vi = T.spatial(9, i)
+        T.annotate({"skip_zeros": True})
+        C[vi] = T.select(vi >= 1 and vi < 8, A[vi - 1], 0.0)
+""",
+        """
+for i in range(9):
+    C[i] = 0.0
+    if i >= 1 and i < 8:
+        C[i] = A[i - 1]
+""",
+    ),
 }
 SIMPLIFY: dict[str, Case] = {
     "what the loops say": (

@@ -138,6 +138,29 @@ def test_full_tiles_have_no_tests() -> None:
     assert not any(isinstance(s, If) for s in walk(loops[0]))
 
 
+def test_one_version_for_all_tails() -> None:
+    text = """
+    for i0, j0 in T.grid(3, 5):
+        for i1 in T.unrolled(6):
+            for j1 in T.vectorized(8):
+                with T.block("C"):
+                    vi = T.spatial(13, i0 * 6 + i1)
+                    vj = T.spatial(37, j0 * 8 + j1)
+                    T.where(i0 * 6 + i1 < 13 and j0 * 8 + j1 < 37)
+                    C[vi, vj] = A[vi, vj] * 2.0
+    """
+    (fused, annotated) = ("for ij in T.parallel(15{}):", ', annotations={"one_tail": 1}')
+    text = text.replace("for i0, j0 in T.grid(3, 5):", fused).replace("i0", "ij // 5").replace("j0", "ij % 5")
+    program = kernel("A[13, 37] -> C[13, 37]", text.format(annotated))
+    check(program)
+    assert [copies(p) for p in (program, kernel("A[13, 37] -> C[13, 37]", text.format("")))] == [2, 4]
+
+
+def copies(program: Program) -> int:
+    versioned = dict(steps(program))["version_tails"]
+    return sum(isinstance(s, For) and s.kind == "vectorized" for s in walk(versioned))
+
+
 @pytest.mark.parametrize("kind", ["unrolled", "vectorized", "serial"])
 def test_tail_of_a_reduction(kind: str) -> None:
     check(kernel("A[6, 29] -> C[6]", f"""

@@ -32,7 +32,7 @@ from ...ir import (
 )
 from .zeros import without_zeros
 
-SKIP_ZEROS = "skip_zeros"  # block annotation: leave out reduction terms that multiply a padding zero
+SKIP_ZEROS = "skip_zeros"  # block annotation: padding zeros are neither multiplied nor copied, see `zeros`
 # Annotation: tuples (number of a buffer, axis, factor, offset), see `ir.aligned`. On a block it is the number
 # of a write, on a flat program that of an alloc.
 STORAGE_ALIGN = "storage_align"
@@ -83,7 +83,7 @@ class Flatten(Substitute):
         inner = Flatten(bound, self.allocs)
         body = inner.body(s.body)
         if s.annotations.get(SKIP_ZEROS):
-            body = tuple(without_zeros(x) if isinstance(x, Store) else x for x in body)
+            body = tuple([new for x in body for new in (without_zeros(x) if isinstance(x, Store) else (x,))])
         if s.init:
             body = guarded(all_of(starting), inner.body(s.init)) + body
         return guarded(all_of(self.exprs(s.predicate)), (*first, *body))

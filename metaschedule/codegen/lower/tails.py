@@ -13,6 +13,9 @@ Versions rather than two loops, because a fused or parallel loop has no contiguo
 parallel loops are two fork-joins. The choice is made as far out as it is known, above the reduction loops,
 so that all versions keep their accumulators in registers. So is that of a guard which a tile passes as a
 whole or not at all, if nothing else is in the body.
+
+A loop annotated with `ONE_TAIL` has two versions, however many guards: full tiles, and all others with tests.
+That is for bodies that are long even without versions.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from .flatten import guarded
 from .scope import has_load, inside
 
 TILE_KINDS = ("unrolled", "vectorized")
+ONE_TAIL = "one_tail"
 MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
 MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n versions the others an n-th
 
@@ -67,6 +71,10 @@ class Guard:
         """The start of a tile that is just full and of one that is just empty."""
         before, behind = self.limit - self.width, self.limit
         return (before, behind) if self.test.op == "<" else (behind, before)
+
+    @property
+    def is_full(self) -> Expr:
+        return binary("<=" if self.test.op == "<" else ">=", self.first, const(self.extremes[0]))
 
 
 def version_tails(program: Program) -> Program:
@@ -112,7 +120,18 @@ class _Versions(Rewriter):
         for guard in self.guards(body, ()):
             if guard.depth == depth and not any(guard.is_same(g) for g in guards):
                 guards.append(guard)
+        if ONE_TAIL in self.loops[-1].annotations:
+            return self.full_or_not(body, guards)
         return self.choose(body, guards, self.versions, self.domain)
+
+    def full_or_not(self, body: Body, guards: list[Guard]) -> Body:
+        full = body
+        for guard in guards:
+            full = _Assume(self, guard, guard.extremes[0]).body(full)
+        cut = [guard for guard in guards if tails(guard, self.domain) != []]
+        if not cut:
+            return self.body(full)
+        return (If(all_of([guard.is_full for guard in cut]), self.body(full), self.body(body)),)
 
     def choose(self, body: Body, guards: list[Guard], versions: int, domain: Domain) -> Body:
         """`domain` knows what has been chosen before."""
@@ -137,8 +156,7 @@ class _Versions(Rewriter):
             known = domain if start == empty_start else domain.with_fact(here)
             tail = self.choose(version, rest, versions // count, known)
             chosen = (If(here, tail, chosen),) if n else tail
-        inwards = binary("<=" if guard.test.op == "<" else ">=", guard.first, const(full_start))
-        return (If(inwards, self.choose(full, rest, versions, domain), chosen),)
+        return (If(guard.is_full, self.choose(full, rest, versions, domain), chosen),)
 
     def guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
         """The guards below, with the tile loops between here and them."""

@@ -1,27 +1,31 @@
-"""Reduction terms that are zero by construction, left out.
+"""Zeros by construction, left out: padding as conditions on statements, which unrolling and `tails` decide.
 
 `C = C + select(c, x, 0) * w` becomes `if c: C = C + x * w`. With the loops of `c` split and unrolled the
 condition folds away, and a transposed convolution no longer multiplies the zeros between its pixels. Not
 exact where `w` is infinite or NaN and meets a padding zero, so it is done only where a schedule asks.
+
+`P = select(c, x, 0)` becomes `P = 0; if c: P = x`. In a tile of registers the dead zeros vanish.
 """
 
 from __future__ import annotations
 
-from ...ir import Binary, Const, Expr, If, Load, Select, Stmt, Store, same_expr
+from ...ir import Binary, Body, Const, Expr, If, Load, Select, Store, same_expr
 
 
-def without_zeros(s: Store) -> Stmt:
-    """The store under the condition that its term is not a padding zero, where it has that form."""
+def without_zeros(s: Store) -> Body:
+    """The store under the condition that it adds or copies no padding zero, where it has that form."""
     value = s.value
+    if isinstance(value, Select) and isinstance(value.b, Const):
+        return Store(s.buffer, s.indices, value.b), If(value.cond, (Store(s.buffer, s.indices, value.a),))
     if not isinstance(value, Binary) or value.op != "+":
-        return s
+        return (s,)
     for own, term in ((value.a, value.b), (value.b, value.a)):
         if isinstance(own, Load) and own.buffer is s.buffer and _same(own.indices, s.indices):
             found = nonzero(term)
             if found is not None:
                 cond, factor = found
-                return If(cond, (Store(s.buffer, s.indices, Binary("+", own, factor, value.dtype)),))
-    return s
+                return (If(cond, (Store(s.buffer, s.indices, Binary("+", own, factor, value.dtype)),)),)
+    return (s,)
 
 
 def nonzero(term: Expr) -> tuple[Expr, Expr] | None:

@@ -18,4 +18,5 @@ from . import (
     resampling,
     statistics,
     views,
+    winograd,
 )

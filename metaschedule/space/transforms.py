@@ -1,0 +1,138 @@
+"""UnrollTransforms: small linear transforms of tiles (Winograd's), in registers.
+
+A transform comes as two stages, rows and then columns, whose elements are chosen by their position in the
+tile: `select(v == 0, a + b, select(v == 1, a - b, ...))`. With the positions unrolled the choices are made
+when code is generated, both stages and the padding before them share their loads, and nothing but tiles
+in registers lies between input and output.
+
+    for tiles (in parallel), for channels:
+        [window = 0; where it is inside: window = padded input]    vectors
+        for j, i (unrolled): rows[j, i] = chosen by i
+        for i, j (unrolled): columns[i, j] = chosen by j
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..codegen.lower.flatten import SKIP_ZEROS
+from ..codegen.lower.tails import ONE_TAIL
+from ..ir import Binary, Block, Expr, Select, Var, as_int, expressions
+from ..schedule import BlockRV, LoopRV, Schedule
+from ..target import Target
+from .facts import (
+    CLAIMED,
+    attempt,
+    claimed,
+    consumers,
+    extent,
+    is_spatial,
+    loads,
+    only_store,
+    plain_loops,
+    vector_iterator,
+)
+from .stage import parallel_outside
+from .zeros import is_padding
+
+Position = tuple[Var, int]  # an iterator, or its remainder by a size (0: the iterator itself)
+
+
+@dataclass(frozen=True)
+class UnrollTransforms:
+    """Schedules the second stage of a transform, the first within it, and padding that the first reads."""
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        first = first_half(sch, node)
+        if first is None or vector_iterator(node) is None or not plain_loops(sch, block):
+            return [sch]
+        return attempt(sch, unroll, block, first, target) or [sch]
+
+
+def first_half(sch: Schedule, node: Block) -> Block | None:
+    """The stage whose chosen elements a stage chooses from, and nothing else reads."""
+    if not chooses(node):
+        return None
+    for other in producers(sch, node):
+        if chooses(other) and not claimed(other) and consumers(sch, sch.get_block(other.name)) == [node]:
+            return other
+    return None
+
+
+def chooses(node: Block) -> bool:
+    return is_stage(node) and bool(choices(node))
+
+
+def is_stage(node: Block) -> bool:
+    return is_spatial(node) and only_store(node) is not None
+
+
+def producers(sch: Schedule, node: Block) -> list[Block]:
+    read = {r.buffer for r in node.reads}
+    blocks = [b for b in sch.state.nodes.values() if isinstance(b, Block)]
+    return [b for b in blocks if b is not node and any(r.buffer in read for r in b.writes)]
+
+
+def choices(node: Block) -> dict[Var, int]:
+    """The iterators by which elements are chosen: in conditions `v == 2` (0) or `v % 4 == 2` (4)."""
+    conditions = [e.cond for e in expressions(node.body) if isinstance(e, Select)]
+    tests = [c.a for c in conditions if isinstance(c, Binary) and c.op == "==" and as_int(c.b) is not None]
+    return dict(filter(None, map(position, tests)))
+
+
+def position(e: Expr) -> Position | None:
+    if isinstance(e, Var):
+        return e, 0
+    if isinstance(e, Binary) and e.op == "%" and isinstance(e.a, Var) and (size := as_int(e.b)):
+        return e.a, size
+    return None
+
+
+def unroll(sch: Schedule, block: BlockRV, first: Block, target: Target) -> None:
+    node: Block = sch.get(block)
+    along = vector_iterator(node)
+    assert along is not None
+    lanes = target.lanes(node.writes[0].buffer.dtype)
+    tile = choices(node) | positions_read(node, first) | {along: lanes}
+    outside: dict[LoopRV, int] = {}  # with extents
+    inside: dict[Var, LoopRV] = {}
+    for it, loop in zip(node.iters, sch.get_loops(block)):
+        size = extent(it) or 1
+        if it.var not in tile:
+            outside[loop] = size
+        elif tile[it.var] == 0:
+            inside[it.var] = loop
+        else:
+            whole, inside[it.var] = sch.split(loop, [None, tile[it.var]])
+            outside[whole] = -(-size // tile[it.var])
+    unrolled = [loop for v, loop in inside.items() if v is not along]
+    sch.reorder(*outside, *unrolled, inside[along])
+    parallel_outside(sch, list(outside), list(outside.values()), target)
+    around = sch.get_loops(block)[: -len(inside)]
+    sch.annotate(around[0], ONE_TAIL, 1)
+    finish(sch, block, [*unrolled, inside[along]])
+    windows = [b.name for b in producers(sch, first) if is_stage(b)]
+    for stage in map(sch.get_block, (first.name, *windows)):
+        sch.compute_at(stage, around[-1])
+        sch.set_scope(stage, 0, "local")
+        if is_padding(sch.get(stage)):
+            sch.annotate(stage, SKIP_ZEROS, 1)
+        finish(sch, stage, sch.get_loops(stage)[len(around) :])
+
+
+def positions_read(node: Block, first: Block) -> dict[Var, int]:
+    """The iterators by which a block reads the positions that its producer has chosen."""
+    store, chosen = only_store(first), choices(first)
+    assert store is not None
+    at = [n for n, index in enumerate(store.indices) if isinstance(index, Var) and index in chosen]
+    reads = [load for load in loads(node) if load.buffer is store.buffer]
+    return dict(filter(None, [position(load.indices[n]) for load in reads for n in at]))
+
+
+def finish(sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> None:
+    *others, columns = loops
+    for loop in others:
+        sch.unroll(loop)
+    sch.vectorize(columns)
+    sch.annotate(block, CLAIMED, "UnrollTransforms")
