@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from ..report.peak import measured_peak
 from ..target import resolve
 from ..workloads import operations
+from .alternatives import faster_programs
 from .backend import functional
 from .explain import key_of
 from .graph import Graph
@@ -101,8 +102,8 @@ def profile(
     made: list[tuple[Pieces, Clocked]] = []
 
     def build(graph: Graph) -> Runner:
-        parts = pieces(graph)
         with opened(database, readonly=True) as db:
+            parts = faster_programs(pieces(graph), db, target)
             made.append((parts, Clocked(planned(parts, Compiler(target, db), target.cores))))
         return made[-1][1]
 
@@ -125,7 +126,7 @@ def add(shares: dict[str, Share], parts: Pieces, runner: Clocked) -> None:
     groups = [group for group in parts.groups if group in parts.programs or group.eager]
     for group, step, seconds in zip(groups, runner.plan.steps, runner.seconds, strict=True):
         program = parts.programs.get(group)
-        share = shares.setdefault(key_of(group, program), Share(group.name))
+        share = shares.setdefault(key_of(group, program), Share(program.name if program else group.name))
         share.calls += 1
         share.seconds += seconds
         share.operations += operations(program) if program else 0
