@@ -57,14 +57,9 @@ def test_equals_torch(
     np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
 
 
-def test_small_images_have_small_tiles() -> None:
-    assert [transform_for(extents).m for extents in [(1, 1), (2, 2), (4, 4), (7, 7), (56, 56)]] == [
-        2,
-        2,
-        4,
-        4,
-        4,
-    ]
+def test_few_results_have_small_tiles() -> None:
+    cases = {(1, 1, 1): 2, (1, 4, 4): 2, (1, 7, 7): 2, (8, 7, 7): 4, (1, 14, 14): 4, (1, 56, 56): 4}
+    assert {case: transform_for(*case).m for case in cases} == cases
 
 
 def test_rounding_is_found_out_with_the_weights() -> None:

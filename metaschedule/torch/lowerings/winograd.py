@@ -8,7 +8,6 @@ each half is a stage whose elements are chosen by their position, which unrollin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from ..lowering import Kind, NotLowered, lowers
 from .convolution import LAST, with_bias
 from .padding import padded
 
+READING = 8  # multiplications that take as long as reading a weight; measured
 CANCELLATION = 16  # times the rounding errors of a direct convolution, at most
 Row = Sequence[Any]  # numbers, expressions or tensors: whatever can be added and multiplied
 
@@ -75,9 +75,14 @@ def output_4(m: Row) -> Row:
 F2, F4 = Transform(2, input_2, weight_2, output_2), Transform(4, input_4, weight_4, output_4)
 
 
-def transform_for(extents: Sequence[int]) -> Transform:
-    """The one with fewer multiplications for results of this height and width."""
-    return min((F2, F4), key=lambda f: math.prod([-(-n // f.m) * (f.m + 2) for n in extents]))
+def transform_for(batch: int, height: int, width: int) -> Transform:
+    """The one with less to do for a transformed weight: it is multiplied once for each tile, and read."""
+
+    def work(f: Transform) -> int:
+        tiles = batch * -(-height // f.m) * -(-width // f.m)
+        return (f.m + 2) ** 2 * (tiles + READING)
+
+    return min((F2, F4), key=work)
 
 
 @lowers("winograd", kind=Kind.HEAVY)
@@ -90,7 +95,7 @@ def winograd(
     if not ones or weight.shape[:2] != (3, 3) or x.dtype != "float32":
         raise NotLowered("only kernels of 3 x 3, stride 1, float32")
     extents = [n + 2 * p - 2 for n, p in zip(x.shape[1:3], padding, strict=True)]
-    result = filtered(x, weight, padding, extents, transform_for(extents))
+    result = filtered(x, weight, padding, extents, transform_for(x.shape[0], *extents))
     return with_bias(result, bias, x.dtype, LAST)
 
 
@@ -147,7 +152,7 @@ def chosen(at: Expr, values: Row) -> Expr:
 def deviation(weight: torch.Tensor, result: Sequence[int]) -> float:
     """How far results of this shape are from those of a direct convolution, as a share of the largest one:
     found by a tile of random data."""
-    transform = transform_for(result[1:3])
+    transform = transform_for(*result[:3])
     size = transform.m + 2
 
     def whole(x: torch.Tensor, rule: Callable[[Row], Row]) -> torch.Tensor:
