@@ -191,7 +191,8 @@ def main() -> None:
             with console.status(name):
                 rows.append(measure(name, against, options.db or temporary, options.trials))
             if options.profile:
-                console.print(name, ms.torch.profile(*models.create(name), database=options.db or temporary))
+                profile = ms.torch.profile(*models.create(name), database=options.db or temporary)
+                console.print(name, profile.table())
     console.print(table(rows, [*against, *OURS]))
     for row in rows:
         for who, why in row.absent.items():
