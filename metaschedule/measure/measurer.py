@@ -17,6 +17,7 @@ from ..ir import Buffer, Program
 from ..runtime import ArgSpec, Kernel
 from ..target import Target, missing_features, resolve
 from .arena import Arena
+from .cold import cold_inputs
 from .inputs import arrays, values_of
 from .numerics import exact_magnitude, tolerance
 from .outcome import Limits, MeasureError, Outcome, one_line
@@ -84,6 +85,8 @@ class Measurer:
             "inputs": [asdict(spec) for spec in self._inputs],
             "outputs": [asdict(spec) for spec in self._outputs],
             "arena": self._arena.fd,
+            "cold": cold_inputs(program, self._target),
+            "caches": 2 * self._target.l3,
         }
         self._runner = Pool("run", 1, 1, memory | setup, (self._arena.fd,))
 
