@@ -111,7 +111,7 @@ def report(plan: Plan) -> None:
         log.warning("%s runs in eager (%d times): %s", target, len(same), same[0].why)
 
 
-Key = tuple[tuple[Any, ...], tuple[tuple[int, int], ...]]
+Key = tuple[tuple[Any, ...], tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -145,22 +145,25 @@ class Specialised:
         self.lock = threading.Lock()
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        found = self.known.get(self._key(args))
+        found = self._found(args)
         if found is None:
             with self.lock:
-                found = self.known.get(self._key(args)) or self._specialise(args)
+                found = self._found(args) or self._specialise(args)
         if found.runner is None:
             return self.module(*args)
         return found.runner([args[i] for i in found.inputs])
 
+    def _found(self, args: list[Any]) -> Specialisation | None:
+        return self.known.get(self._key(args)) if self.known else None
+
     def _key(self, args: list[Any]) -> Key:
-        """What a specialisation is for: shapes and numbers; weights by address and count of changes."""
-        weights = set(self.weights)
-        others = [a for i, a in enumerate(args) if i not in weights]
-        shapes = [a.shape if isinstance(a, torch.Tensor) else a for a in others]
-        built_in = [args[i] for i in self.weights]
-        counts = [0 if w.is_inference() else w._version for w in built_in]
-        return tuple(shapes), tuple([(w.data_ptr(), count) for w, count in zip(built_in, counts)])
+        """What a specialisation is for: shapes and numbers; weights by address and count of changes. A model
+        has hundreds, and every call looks at them."""
+        weights = [args[i] for i in self.weights]
+        weighed = set(self.weights)
+        others = [a for i, a in enumerate(args) if i not in weighed]
+        shapes = tuple([a.shape if isinstance(a, torch.Tensor) else a for a in others])
+        return shapes, (tuple([w.data_ptr() for w in weights]), tuple([w._version for w in weights]))
 
     def _specialise(self, args: list[Any]) -> Specialisation:
         self._settle_weights(args)
@@ -179,7 +182,9 @@ class Specialised:
             if self.changes > MOST_CHANGES:
                 log.warning("weights keep changing: those that do are inputs from now on")
                 before = stale[-1][1]
-                self.weights = [w for w, old, new in zip(self.weights, before, current) if old == new]
+                self.weights = [
+                    w for w, old, new in zip(self.weights, zip(*before), zip(*current)) if old == new
+                ]
             self.known = {}
 
     def _built(self, args: list[Any]) -> Specialisation:
