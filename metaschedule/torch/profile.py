@@ -28,11 +28,11 @@ from .tasks import DatabaseLike, opened
 
 
 class Clocked(Runner):
-    """Makes every step by itself and keeps the shortest time of each."""
+    """Makes every step by itself and keeps the times of the last call."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.seconds = [math.inf] * len(plan.steps)
+        self.seconds = [0.0] * len(plan.steps)
 
     def _divided(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
         return [self._sequence([step]) if isinstance(step, KernelStep) else step for step in steps]
@@ -41,7 +41,7 @@ class Clocked(Runner):
         for n, part in enumerate(self._parts):
             start = time.perf_counter()
             yield part
-            self.seconds[n] = min(self.seconds[n], time.perf_counter() - start)
+            self.seconds[n] = time.perf_counter() - start
 
 
 @dataclass
@@ -92,7 +92,7 @@ def profile(
     database: DatabaseLike = None,
     calls: int = 20,
 ) -> Profile:
-    """The time of every kernel of a model in its place, the shortest of some calls.
+    """The time of every kernel of a model in its place, in the shortest of some calls.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
     >>> [(one.name, one.calls) for one in profile(model, (torch.ones(2, 8),)).shares]
@@ -110,24 +110,28 @@ def profile(
     torch._dynamo.reset()
     run = torch.compile(model, backend=lambda module, inputs: functional(module, inputs, build))
     whole = math.inf
+    times: list[list[float]] = []
     with torch.no_grad():
         run(*args, **(kwargs or {}))
         for _ in range(calls):
             start = time.perf_counter()
             run(*args, **(kwargs or {}))
-            whole = min(whole, time.perf_counter() - start)
+            took = time.perf_counter() - start
+            if took < whole:
+                whole, times = took, [list(runner.seconds) for _, runner in made]
     shares: dict[str, Share] = {}
-    for parts, runner in made:
-        add(shares, parts, runner)
+    for (parts, runner), seconds in zip(made, times, strict=True):
+        add(shares, parts, runner.plan, seconds)
     return Profile(list(shares.values()), whole, measured_peak(target))
 
 
-def add(shares: dict[str, Share], parts: Pieces, runner: Clocked) -> None:
+def add(shares: dict[str, Share], parts: Pieces, plan: Plan, times: Sequence[float]) -> None:
     groups = [group for group in parts.groups if group in parts.programs or group.eager]
-    for group, step, seconds in zip(groups, runner.plan.steps, runner.seconds, strict=True):
+    for group, step, seconds in zip(groups, plan.steps, times, strict=True):
         program = parts.programs.get(group)
-        share = shares.setdefault(key_of(group, program), Share(program.name if program else group.name))
+        name = program.name if program else group.name
+        share = shares.setdefault(key_of(group, program), Share(name))
         share.calls += 1
         share.seconds += seconds
         share.operations += operations(program) if program else 0
-        share.tuned = isinstance(step, KernelStep) and runner.plan.kernels[step.kernel].latency is not None
+        share.tuned = isinstance(step, KernelStep) and plan.kernels[step.kernel].latency is not None
