@@ -210,7 +210,7 @@ class _Walk:
             self.conditions.append(reducing)
         body = s.body
         if s.annotations.get(SKIP_ZEROS):
-            body = tuple(skipping_zeros(x) if isinstance(x, Store) else x for x in body)
+            body = tuple([new for x in body for new in (skipping_zeros(x) if isinstance(x, Store) else (x,))])
         self.guarded(s.predicate, body, key)
         if s.init:
             self.conditions.pop()

@@ -129,3 +129,12 @@ def test_random_depends_on_its_seed() -> None:
 def test_rank_correlation_of_ties() -> None:
     assert rank_correlation(np.array([1, 2, 2, 3]), np.array([10, 20, 20, 30])) == pytest.approx(1)
     assert rank_correlation(np.ones(3), np.arange(3)) == 0
+
+
+def test_what_skips_zeros_still_does_the_rest() -> None:
+    sch = ms.Schedule(ms.workloads.create("C2D", 0))
+    sch.compute_inline(sch.get_block("pad"))
+    skipping = sch.fork()
+    skipping.annotate(skipping.get_block("conv"), "skip_zeros", 1)
+    whole, rest = Analytical(TARGET).predict([sch, skipping])
+    assert 0.3 * whole < rest <= whole
