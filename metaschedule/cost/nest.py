@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeGuard
 
 from ..codegen.lower.flatten import SKIP_ZEROS
@@ -33,8 +32,6 @@ from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
 from .arithmetic import computed
 from .linear import UNKNOWN_EXTENT, Form, Forms
-
-skipping_zeros = lru_cache(maxsize=1024)(without_zeros)  # the same store again, for `computed`
 
 
 @dataclass(slots=True, eq=False)
@@ -210,7 +207,7 @@ class _Walk:
             self.conditions.append(reducing)
         body = s.body
         if s.annotations.get(SKIP_ZEROS):
-            body = tuple([new for x in body for new in (skipping_zeros(x) if isinstance(x, Store) else (x,))])
+            body = without_zeros(body)
         self.guarded(s.predicate, body, key)
         if s.init:
             self.conditions.pop()

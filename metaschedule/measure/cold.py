@@ -16,6 +16,7 @@ from ..runtime import pages
 from ..target import Target
 
 LINE = 64  # bytes: one is read in each
+MOST = 256 << 20  # bytes that are read before a call
 
 
 def cold_inputs(program: Program, target: Target) -> list[int]:
@@ -26,10 +27,11 @@ def cold_inputs(program: Program, target: Target) -> list[int]:
 
 
 class Cooler:
-    """Drives everything out of caches of this size, except what is named."""
+    """Drives everything out of a cache of this size, as far as that takes no longer than a trial may, except
+    what is named."""
 
-    def __init__(self, caches: int) -> None:
-        self._other = pages.zeros(caches)
+    def __init__(self, cache: int) -> None:
+        self._other = pages.zeros(min(2 * cache, MOST))
         self._other.fill(1)  # pages that were never written share one in memory
 
     def __call__(self, warm: Sequence[np.ndarray]) -> None:

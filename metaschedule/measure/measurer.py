@@ -86,7 +86,7 @@ class Measurer:
             "outputs": [asdict(spec) for spec in self._outputs],
             "arena": self._arena.fd,
             "cold": cold_inputs(program, self._target),
-            "caches": 2 * self._target.l3,
+            "cache": self._target.l3,
         }
         self._runner = Pool("run", 1, 1, memory | setup, (self._arena.fd,))
 

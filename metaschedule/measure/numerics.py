@@ -47,9 +47,7 @@ LARGEST = 20  # bits of the largest inputs tried
 UNKNOWN = 1 << 12  # iterations assumed of a loop whose extent is data
 SAFETY = 8  # times the error expected of K random roundings
 FEWEST = 16  # roundings assumed of any program
-ROUNDING = (
-    "rounding"  # annotation of a program: its errors are so many times those of sums as long as its own
-)
+ROUNDING = "rounding"  # annotation of a program: its errors are so many times those of sums of that length
 EXACT_CALLS = ("abs", "floor", "ceil", "round", "trunc", "isnan", "isinf")
 INFINITE = 2.0**100  # the start of a minimum or maximum: no operand of a sum
 

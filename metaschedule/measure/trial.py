@@ -55,7 +55,7 @@ class Trial:
         self._timed = aligned(inputs + self._outputs)
         self._input_count = first
         self._cold: list[int] = setup["cold"]
-        self._cooler = Cooler(setup["caches"]) if self._cold else None
+        self._cooler = Cooler(setup["cache"]) if self._cold else None
 
     def answer(self, header: Header, codes: bytes) -> Frame:
         steps = [Step.from_json(step) for step in header["steps"]]

@@ -83,7 +83,7 @@ class Flatten(Substitute):
         inner = Flatten(bound, self.allocs)
         body = inner.body(s.body)
         if s.annotations.get(SKIP_ZEROS):
-            body = tuple([new for x in body for new in (without_zeros(x) if isinstance(x, Store) else (x,))])
+            body = without_zeros(body)
         if s.init:
             body = guarded(all_of(starting), inner.body(s.init)) + body
         return guarded(all_of(self.exprs(s.predicate)), (*first, *body))

@@ -9,11 +9,20 @@ exact where `w` is infinite or NaN and meets a padding zero, so it is done only 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ...ir import Binary, Body, Const, Expr, If, Load, Select, Store, same_expr
 
 
-def without_zeros(s: Store) -> Body:
-    """The store under the condition that it adds or copies no padding zero, where it has that form."""
+def without_zeros(body: Body) -> Body:
+    """Statements with each store under the condition that it adds or copies no padding zero, where it is of
+    that form."""
+    return tuple([new for s in body for new in (conditional(s) if isinstance(s, Store) else (s,))])
+
+
+@lru_cache(maxsize=1024)
+def conditional(s: Store) -> Body:
+    """The same for the same store: cost models remember what they have worked out of it."""
     value = s.value
     if isinstance(value, Select) and isinstance(value.b, Const):
         return Store(s.buffer, s.indices, value.b), If(value.cond, (Store(s.buffer, s.indices, value.a),))
