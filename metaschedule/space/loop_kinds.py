@@ -71,6 +71,8 @@ def own_loop(sch: Schedule, block: BlockRV, target: Target) -> None:
     if not is_spatial(node) or vector_iterator(node) is None:
         raise ScheduleError("not a stage")
     (loop,) = sch.get_loops(block, 1)
+    if len(sch.state.blocks_below(sch.get(loop).var)) > 1:
+        raise ScheduleError("the loop is also another block's")
     _, columns = sch.split(loop, [None, 2 * target.lanes(node.writes[0].buffer.dtype)])
     sch.vectorize(columns)
 

@@ -227,3 +227,18 @@ def test_every_dtype_elsewhere(dtype: str, target: str) -> None:
             D[v] = T.cast(A[36 - v], "float32")
     """)  # fmt: skip
     assert "ms_f:" in text_for(program, target)
+
+
+def test_a_running_maximum_takes_three_instructions() -> None:
+    """It keeps a NaN, and is the machine's own instruction nevertheless."""
+    program = kernel("A[16, 8] -> M[8]", """
+    for v in T.vectorized(8):
+        M[v] = A[0, v]
+    for i in range(16):
+        for v in T.vectorized(8):
+            M[v] = T.max(M[v], A[i, v])
+    """)  # fmt: skip
+    made = generate(program, resolve("x86-64-v3,cores=1"))
+    text = assembly(made.llvm, made.target)
+    assert "vmaxps" in text
+    assert not re.search(r"vcmpltps|vcmpgtps|vorps", text)

@@ -93,6 +93,15 @@ def test_softmax_is_one_loop_over_rows() -> None:
         assert sch.state.nodes[sch.state.loops_around(name)[-1]].kind == "vectorized"
 
 
+def test_other_modules_leave_the_loops_of_fused_rows() -> None:
+    """The loop in which a reduction's vector is summed up is not made a vector for its initial value."""
+    program = ms.workloads.create("SFM", 0)
+    sch = ms.space.default("x86-64-v3,cores=2").sketches(program)[0].apply(program)
+    for loop in walk(sch.program):
+        if isinstance(loop, For) and loop.kind == "vectorized":
+            assert len(list(blocks(loop))) == 1, loop.var.name
+
+
 def test_the_unfused_program_stays_in_the_space() -> None:
     program = ms.workloads.create("SFM", 0)
     _, unfused = SPACE.sketches(program)

@@ -68,7 +68,8 @@ class Arithmetic(Conversions):
         """min or max that gives NaN if either is NaN.
 
         x86's minps/maxps give the second operand if either is NaN, which is what `select(a > b, a, b)`
-        means; so only a NaN in `a` needs a look, and none where `a` is a constant.
+        means; so only a NaN in `a` needs a look, and none where `a` is a constant. It gives another NaN: with
+        `a` itself LLVM would take one select for two and no longer see the instruction.
         """
         if is_literal(b):
             a, b = b, a
@@ -77,7 +78,8 @@ class Arithmetic(Conversions):
         if is_literal(a) and "0x7FF8" not in a.text:  # NaN
             return best
         nan = self.operation(f"fcmp uno {a.typed}, {a.text}", "bool", a)
-        return self.operation(f"select {nan.typed}, {a.typed}, {best.typed}", a.dtype, a)
+        other = constant(float("nan"), a.dtype, a.lanes)
+        return self.operation(f"select {nan.typed}, {other.typed}, {best.typed}", a.dtype, a)
 
     def float_division(self, op: str, a: Value, b: Value) -> Value:
         """`//` and `%` of floats as Python and NumPy have them: the remainder has the divisor's sign."""

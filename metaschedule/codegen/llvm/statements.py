@@ -304,9 +304,14 @@ class StatementEmitter(ExpressionEmitter):
             return self.f.emit(
                 f"call reassoc {scalar} @llvm.vector.reduce.{name}.{suffix}({start.typed}, {v.typed})"
             )
-        if is_float(v.dtype):
-            name = "fminimum" if op == "min" else "fmaximum"
-        elif op in ("+", "*"):
+        if is_float(v.dtype):  # LLVM's own reduction that heeds NaN does so at every step
+            name = f"@llvm.vector.reduce.f{op}.{suffix}"
+            self.declare(f"{scalar} {name}({v.type})")
+            best = Value(self.f.emit(f"call nnan {scalar} {name}({v.typed})"), v.dtype)
+            nan = self.intrinsic_any(self.operation(f"fcmp uno {v.typed}, {v.text}", "bool", v))
+            other = constant(float("nan"), v.dtype)
+            return self.f.emit(f"select i1 {nan}, {other.typed}, {best.typed}")
+        if op in ("+", "*"):
             name = "add" if op == "+" else "mul"
         else:
             name = ("u" if v.dtype == "uint8" else "s") + op
