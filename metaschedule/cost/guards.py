@@ -31,7 +31,7 @@ def effect_of_guards(nest: Nest) -> GuardEffect:
     kinds = {loop.var: loop.kind for loop in nest.loops}
     unrolled = {loop.var: loop.extent for loop in nest.loops if loop.kind == "unrolled"}
     innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE), None)
-    of_tiles: list[tuple[Guard, int, int]] = []
+    of_tiles: list[tuple[Guard, int, int, int]] = []  # with the limit, from whichever side
     of_loops: list[Guard] = []
     executed, tests, lane_tests = nest.executed, 0, 0
     for guard in nest.guards:
@@ -40,26 +40,29 @@ def effect_of_guards(nest: Nest) -> GuardEffect:
             span = abs(k) * ((high - 1) // low)
             reach += span
             width += span if kinds.get(var) in TILE else 0
-        if reach > guard.limit and width > 1:
-            of_tiles.append((guard, reach, width))
-        elif reach > guard.limit:
+        limit = max(0, reach - guard.limit if guard.below else guard.limit)
+        if reach <= limit:
+            continue
+        tests += any(var is innermost for var, _, _ in guard.form)
+        if width > 1:
+            of_tiles.append((guard, limit, reach, width))
+        else:
             of_loops.append(guard)
-            executed *= guard.limit / reach
-            tests += any(var is innermost for var, _, _ in guard.form)
+            executed *= limit / reach
     uncut = unmasked = 1.0
     rest = 0
-    for guard, reach, width in of_tiles:
+    for guard, limit, reach, width in of_tiles:
         variables = {var for var, _, _ in guard.form}
-        full, tiles = guard.limit // width, -(-reach // width)
+        full, tiles = limit // width, -(-reach // width)
         if any(kinds.get(var) == "vectorized" for var in variables):
             # One tail is at a known place, so that its lanes are known; several are not.
             known = tiles == full + 1 and (full > 0 or not of_loops)
-            if not known or guard.limit % width:
+            if not known or limit % width:
                 unmasked *= full / tiles
-                rest = guard.limit % width if known else 0
+                rest = limit % width if known else 0
         else:
             if any(var in variables for g in of_loops for var, _, _ in g.form):
-                tiles = -(-guard.limit // width)  # empty tiles are left out by the other guard
+                tiles = -(-limit // width)  # empty tiles are left out by the other guard
             uncut *= full / tiles
     for variables in nest.conditions:
         copies = math.prod(unrolled.get(var, 1) for var in variables)

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from ..codegen.lower.flatten import SKIP_ZEROS
+from ..codegen.lower.tails import conjuncts
 from ..codegen.lower.unroll import UNROLL
 from ..codegen.lower.zeros import without_zeros
 from ..ir import (
@@ -55,12 +57,13 @@ class Access:
     shared: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Guard:
-    """`form < limit` around a store."""
+    """`form < limit` around a store, or `form >= limit` (`below`)."""
 
     form: Form
     limit: int
+    below: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -215,9 +218,11 @@ class _Walk:
 
     def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
         guards, others, executed = len(self.guards), len(self.conditions), self.executed
-        for cond in conditions:
+        for cond in itertools.chain.from_iterable(map(conjuncts, conditions)):
             if is_bound(cond) and (limit := as_int(cond.b)) is not None:
-                self.guards.append(Guard(self.forms.of(cond.a), limit))
+                guard = Guard(self.forms.of(cond.a), limit, cond.op == ">=")
+                if guard not in self.guards:  # tiles of tiles repeat some
+                    self.guards.append(guard)
             else:
                 self.conditions.append({var for var, _, _ in self.forms.irregular(cond)})
                 self.executed *= share(cond)
@@ -245,15 +250,13 @@ class _Walk:
 
 def is_bound(cond: Expr) -> TypeGuard[Binary]:
     """Whether a condition compares an index: `i0 * 6 + i1 < 128`."""
-    return isinstance(cond, Binary) and cond.op == "<" and cond.a.dtype == INDEX
+    return isinstance(cond, Binary) and cond.op in ("<", ">=") and cond.a.dtype == INDEX
 
 
 def share(cond: Expr) -> float:
     """How often a condition holds: less than always only where a remainder shows it."""
     if not isinstance(cond, Binary):
         return 1.0
-    if cond.op == "and":
-        return share(cond.a) * share(cond.b)
     if cond.op == "==" and isinstance(cond.a, Binary) and cond.a.op == "%":
         return 1 / (as_int(cond.a.b) or 1)
     return 1.0

@@ -37,6 +37,7 @@ class Row:
     kinds: list[int]
     fused: list[bool]  # a digit of a loop that has several
     shared: int
+    private: list[int]  # for each access, the outer loops that every use of its buffer is in
     entries: list[tuple[int, int, int, int]]
     guards: GuardEffect
 
@@ -71,8 +72,11 @@ def rows_of(found: list[Nest]) -> list[Row]:
                         for low, at in place.get(var, ()):
                             if start <= low < stop:
                                 entries.append((a, d, at, abs(k) * (low // start)))
-        outside = [*starts, total][shared]
-        rows.append(Row(nest, extents, kinds, fused, outside, entries, effect_of_guards(nest)))
+        starts.append(total)
+        private = [starts[access.shared] for access in nest.accesses]
+        rows.append(
+            Row(nest, extents, kinds, fused, starts[shared], private, entries, effect_of_guards(nest))
+        )
     return rows
 
 
@@ -111,6 +115,7 @@ class Table:
         self.shape = np.ones(box)
         self.item = np.zeros(box[:2])  # bytes of an element; 0 where a store has fewer accesses
         self.local = np.zeros(box[:2], dtype=bool)  # an intermediate of which one iteration is kept
+        self.private = np.zeros(box[:2], dtype=int)  # the first loop that is not around all uses of it
         self.updates = np.array([row.nest.accesses[0].updates for row in rows], dtype=bool)
         self.operations = np.array([row.nest.operations for row in rows]).reshape(stores, len(KINDS))
         effects = np.array([row.guards for row in rows]).reshape(stores, len(GuardEffect._fields))
@@ -128,6 +133,8 @@ class Table:
                     self.shape[s, a, -len(buffer.shape) :] = buffer.shape
                 self.item[s, a] = ITEM_BYTES[buffer.dtype]
                 self.local[s, a] = access.shared > 0
+                if access.shared:
+                    self.private[s, a] = loops - depth + row.private[a]
             entries += [(s, *entry) for entry in row.entries]
         if entries:
             *where, value = np.array(entries).T

@@ -82,7 +82,9 @@ class Tiles:
         self.size = self.copies * self.vectors
         self.per_copy = np.where(self.uniform, 1.0, self.width[:, None])
         self.per_copy = np.where(contiguous, self.vectors[:, None], self.per_copy)
-        values = np.where(t.stride > 0, self.unrolled[:, None], 1).prod(axis=2) * self.per_copy
+        values = np.where(t.stride > 0, self.unrolled[:, None], 1).prod(axis=2)
+        self.seen_again = values / np.minimum(values, windows(t, self.unrolled))
+        values = values * self.per_copy
         gathered = self.present & ~self.uniform & ~contiguous & self.vectorised[:, None]
         square = (t.stride == 1) & (self.unrolled >= self.lanes[:, None])[:, None]
         transposed = gathered & square.any(axis=2)
@@ -107,6 +109,10 @@ class Tiles:
         live = np.where(again.any(axis=2) & self.present & ~self.held, live, 0.0)
         self.working = 1 + live[:, 1:].sum(axis=1)
         room = target.vector_registers - self.accumulators - self.working
+        shared = np.where(self.seen_again > 1, self.values / self.seen_again, 0.0)
+        fits = (shared.sum(axis=1) <= room)[:, None] & (shared > 0)
+        self.values = np.where(fits, shared, self.values)
+        room -= np.where(fits, shared, 0.0).sum(axis=1)
         operands = np.where(self.held, self.values, 0.0)[:, 1:].sum(axis=1)
         fits = np.ones_like(self.held)
         fits[:, 1:] = (operands <= room)[:, None]
@@ -129,7 +135,7 @@ class Tiles:
 
     def take_time(self, t: Table) -> None:
         self.arithmetic = self.operations / PORTS
-        self.chain = np.where(t.updates, self.latency_of_updates(t) / self.other_chains(), 0.0)
+        self.chain = np.where(t.updates, self.latency_of_updates(t) / self.other_chains(t), 0.0)
         self.memory = np.maximum(self.loads / PORTS, self.stores) + self.gathers / PORTS
         copied = np.where((t.kind == UNROLLED) & ~self.inside, t.extent, 1.0).prod(axis=1)
         large = self.instructions * copied > LARGEST_CODE
@@ -148,12 +154,27 @@ class Tiles:
         updates = np.where(self.combined > 0, combined, self.rounds)
         return updates * latency + np.where(self.held[:, 0], 0.0, FORWARD)
 
-    def other_chains(self) -> np.ndarray:
-        """How many chains, of other accumulators, the core sees and runs meanwhile."""
-        kept, still = self.kept[:, 0], self.still[:, 0]
+    def other_chains(self, t: Table) -> np.ndarray:
+        """How many chains, of other accumulators or of another life of these, the core sees and runs
+        meanwhile."""
+        anew = np.arange(t.extent.shape[1]) < t.private[:, :1]
+        still = self.still[:, 0] & ~anew
+        kept = innermost_run(still | (self.outer == 1))
+        length = np.where(kept, self.outer, 1.0).prod(axis=1)
         turns = innermost_run(kept | ~still | (self.outer == 1)) & ~kept
         others = np.where(turns, self.outer, 1.0).prod(axis=1)
-        return np.minimum(others, np.maximum(1, WINDOW / (self.repeats[:, 0] * self.instructions)))
+        return np.minimum(others, np.maximum(1, WINDOW / (length * self.instructions)))
+
+
+def windows(t: Table, unrolled: np.ndarray) -> np.ndarray:
+    """How many different elements an access meets in unrolled loops, if some move it over the same ones, as
+    neighbours in a convolution do."""
+    repeated = unrolled[:, None, None, :]
+    moves = (t.coefficient > 0) & (repeated > 1)
+    points = np.where(moves, repeated, 1.0).prod(axis=3)
+    step = np.where(moves, t.coefficient, np.inf).min(axis=3)
+    reach = 1 + np.where(moves, t.coefficient * (repeated - 1), 0.0).sum(axis=3) / step
+    return np.minimum(points, reach).prod(axis=2)
 
 
 def innermost_run(condition: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ import pytest
 
 import metaschedule as ms
 from metaschedule.cost import Analytical, CostModel, Learned, Random, rank_correlation
+from metaschedule.cost.table import Table
+from metaschedule.cost.tile import Tiles
 from metaschedule.target import resolve
 
 from .contract import CostModelContract, matmul
@@ -67,6 +69,47 @@ def product(A: T.Tensor((96, 96), "float32"), B: T.Tensor((96, 96), "float32"),
 def test_analytical_prefers(better: ms.Program, worse: ms.Program) -> None:
     fast, slow = Analytical(TARGET).predict([better, worse])
     assert fast < 0.9 * slow
+
+
+def windows(columns: int, lanes: int, short: bool = False) -> ms.Program:
+    """A depthwise convolution along rows, in tiles; the window also goes over rows if not `short`."""
+    rows = "for r in range(1):" if short else "for r in range(3):"
+    return ms.parse(f"""
+@ms.program
+def depthwise(X: T.Tensor((18, 26, 32), "float32"), W: T.Tensor((3, 3, 32), "float32"),
+              Y: T.Output((16, 24, 32), "float32")):
+    L = T.alloc((16, 24, 32), "float32", scope="local")
+    for h in T.parallel(16):
+        for w0, c0 in T.grid({24 // columns}, {32 // lanes}):
+            for w1 in T.unrolled({columns}):
+                for c1 in T.vectorized({lanes}):
+                    L[h, w0 * {columns} + w1, c0 * {lanes} + c1] = 0.0
+            {rows}
+                for s in T.unrolled(3):
+                    for w1 in T.unrolled({columns}):
+                        for c1 in T.vectorized({lanes}):
+                            L[h, w0 * {columns} + w1, c0 * {lanes} + c1] += (
+                                X[h + r, w0 * {columns} + w1 + s, c0 * {lanes} + c1]
+                                * W[r, s, c0 * {lanes} + c1])
+            for w1 in T.unrolled({columns}):
+                for c1 in T.vectorized({lanes}):
+                    Y[h, w0 * {columns} + w1, c0 * {lanes} + c1] = (
+                        L[h, w0 * {columns} + w1, c0 * {lanes} + c1])
+""")
+
+
+def test_neighbours_share_what_they_load() -> None:
+    """Six columns of a window of three load eight vectors, not eighteen, if these fit in registers."""
+    table = Table([windows(6, 8), windows(6, 16)])
+    shared, alone = Tiles(table, TARGET).loads[[1, 4]]
+    assert (round(shared), round(alone)) == (8 + 3, 2 * (18 + 3))
+
+
+def test_a_chain_ends_where_its_accumulators_do() -> None:
+    """Short reductions of neighbouring tiles overlap."""
+    table = Table([windows(1, 8, short=True), windows(1, 8)])
+    short, longer = Tiles(table, TARGET).chain[[1, 4]]
+    assert short < longer <= 3 * 4
 
 
 def test_uneven_chunks_keep_a_core_waiting() -> None:

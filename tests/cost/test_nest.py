@@ -71,6 +71,37 @@ def test_guards_that_never_fail_cost_nothing() -> None:
     assert np.isclose(Table([rows]).cut[-1], 1 / 11)
 
 
+def test_padding_is_tested_outside_of_tiles() -> None:
+    """Lowering makes versions of the tiles at the borders; the others are left without a test."""
+    sch = ms.Schedule(ms.workloads.create("DEP", h=8, w=12, c=8))
+    sch.compute_inline(sch.get_block("pad"))
+    block = sch.get_block("depthwise")
+    sch.annotate(block, "skip_zeros", 1)
+    _, _, w, c, _, rw = sch.get_loops(block)
+    _, tile = sch.split(w, [3, 4])
+    sch.reorder(rw, tile, c)
+    sch.unroll(tile)
+    sch.vectorize(c)
+    sch.decompose_reduction(block, sch.get_loops(block)[-4])
+    table = Table([sch])
+    assert table.tests[-1] == 2  # both borders, for every step of rw
+    assert 0 < table.cut[-1] < 1
+
+
+def test_a_guard_given_twice_counts_once() -> None:
+    def skipped(tests: str) -> float:
+        return Table([ms.parse(f"""
+@ms.program
+def half(X: T.Tensor((64,), "float32"), Y: T.Output((64,), "float32")):
+    for i in range(128):
+        if {tests}:
+            Y[i] = X[i]
+""")]).executed[0]  # fmt: skip
+
+    assert skipped("i < 64") == skipped("i < 64 and i < 64") == 0.5
+    assert skipped("i >= 32 and i < 64") == 0.375
+
+
 def test_indirect_reads_have_no_stride_of_one() -> None:
     program = ms.parse("""
 @ms.program
