@@ -26,6 +26,8 @@ from ..target import resolve
 
 commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
 
+TABLES = {"both": (False, True), "arguments": (False,), "constants": (True,)}
+
 
 @commands.command()
 def operators(
@@ -36,6 +38,9 @@ def operators(
     trials: Annotated[int, typer.Option(help="our trials for each; 0: take records, or do not tune")] = 64,
     db: Annotated[Path | None, typer.Option(help="database of our records")] = None,
     config: Annotated[str, typer.Option(help="configuration of the workloads, or all")] = "0",
+    weights: Annotated[
+        str, typer.Option(help="arguments of the call, constants, or both: a table each")
+    ] = "both",
     seed: Annotated[int, typer.Option()] = 0,
     tvm_trials: Annotated[int, typer.Option(help="TVM's trials for each")] = 128,
     tvm_cache: Annotated[Path, typer.Option(help="TVM's environment and its records")] = CACHE,
@@ -50,7 +55,9 @@ def operators(
     target = resolve("native")
     chosen = names or list(TWELVE)
     try:
-        groups = [cases(chosen, config), cases(chosen, config, constant=True)]
+        if weights not in TABLES:
+            raise ValueError(f"weights are {', '.join(TABLES)}, got {weights!r}")
+        groups = [cases(chosen, config, constant=constant) for constant in TABLES[weights]]
         others = opponents(against.split(","), target, tvm_trials, tvm_cache, seed)
     except (ValueError, TypeError) as error:
         raise typer.BadParameter(str(error)) from error
