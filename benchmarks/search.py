@@ -2,6 +2,7 @@
 
 python benchmarks/search.py [WORKLOAD ...] [--trials N] [--json FILE]  seconds, by what they were spent on
 python benchmarks/search.py --compare [WORKLOAD ...]  against no trials, random ones, twice as many
+python benchmarks/search.py --longer 512 [--seeds 1] [WORKLOAD ...]  against so many trials
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import metaschedule as ms
 from metaschedule.cost import Learned
 from metaschedule.ir import Program
 from metaschedule.measure import Measurer
+from metaschedule.report.case import TWELVE
 from metaschedule.schedule import Schedule
 from metaschedule.space.untuned import untuned
 from metaschedule.target import Target, resolve
@@ -86,6 +88,14 @@ def compared(name: str, seed: int, trials: int) -> dict[str, Any]:
     return {"workload": name, "seed": seed, "us": 1e6 * mine, **ratios}
 
 
+def longer(name: str, seed: int, trials: int, more: int) -> dict[str, Any]:
+    """How much is left to find for many more trials; 1 if nothing."""
+    program = ms.workloads.create(name)
+    found = [ms.tune(program, trials=count, seed=seed).schedule for count in (trials, more)]
+    few, many = winners_compared(program, found, resolve())
+    return {"workload": name, "seed": seed, "us": 1e6 * few, f"vs {more} trials": many / few}
+
+
 def show(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(*rows[0])
     for row in rows:
@@ -103,9 +113,15 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--longer", type=int, metavar="TRIALS")
     parser.add_argument("--json", type=Path, help="write the figures to a file")
     options = parser.parse_args()
-    if options.compare:
+    if options.longer:
+        names, seeds = options.workloads or TWELVE, range(options.seeds)
+        runs = [
+            partial(longer, name, seed, options.trials, options.longer) for name in names for seed in seeds
+        ]
+    elif options.compare:
         names, seeds = options.workloads or COMPARED, range(options.seeds)
         runs = [partial(compared, name, seed, options.trials) for name in names for seed in seeds]
     else:

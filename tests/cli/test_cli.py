@@ -70,6 +70,7 @@ def test_space_as_a_table(file: Path) -> None:
         (["space", "missing.py:f"], "there is no file missing.py"),
         (["bench", "operators", "GEMM"], "no workload 'GEMM'"),
         (["bench", "operators", "GMM", "--against", "jax"], "there is no contestant 'jax'; there are torch,"),
+        (["bench", "operators", "GMM", "--weights", "none"], "weights are both, arguments, constants"),
         (["show", "GMM", "bytes"], "'bytes' is none of program, trace, schedule, llvm, asm"),
     ],
 )
