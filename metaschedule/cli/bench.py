@@ -16,7 +16,7 @@ from rich.table import Table
 from .. import database
 from ..report.case import TWELVE, cases
 from ..report.chart import bar_chart
-from ..report.contestants import Ours, opponents
+from ..report.contestants import ContestantError, Ours, opponents
 from ..report.contestants.tvm.contestant import CACHE
 from ..report.display import microseconds
 from ..report.operators import Row, compare_all, geometric_means
@@ -70,7 +70,9 @@ def operators(
         contestants = [Ours(database.open(db), target, trials, seed, show), *others]
         for contestant in contestants:
             stack.callback(contestant.close)
-        tables = compare_all([group for group in groups if group], contestants, target, status.update)
+        groups = [group for group in groups if group]
+        found, failures = compare_all(groups, contestants, target, status.update)
+    tables = [rows for rows in found if rows]
     for rows in tables:
         console.print(as_table(rows))
     if as_json:
@@ -80,6 +82,8 @@ def operators(
         chart.write_text(drawn(tables))
     if markdown:
         markdown.write_text(in_markdown(tables))
+    if failures:
+        raise ContestantError("\n".join(failures))
 
 
 def as_table(rows: Sequence[Row]) -> Table:

@@ -47,6 +47,7 @@ LARGEST = 20  # bits of the largest inputs tried
 UNKNOWN = 1 << 12  # iterations assumed of a loop whose extent is data
 SAFETY = 8  # times the error expected of K random roundings
 FEWEST = 16  # roundings assumed of any program
+MANY = 1 << 16  # terms, from which on errors of a sum grow with their number
 ROUNDING = "rounding"  # annotation of a program: its errors are so many times those of sums of that length
 EXACT_CALLS = ("abs", "floor", "ceil", "round", "trunc", "isnan", "isinf")
 INFINITE = 2.0**100  # the start of a minimum or maximum: no operand of a sum
@@ -73,8 +74,9 @@ def exact_magnitude(program: Program, integers: Mapping[Buffer, int]) -> int | N
 
 
 def tolerance(program: Program) -> float:
-    """How far results may differ, relative to the largest: K roundings add up as their square root. Where
-    large terms cancel it is more, which a program has to say (`ROUNDING`)."""
+    """How far results may differ, relative to the largest: K roundings add up as their square root, and more
+    where one accumulator outgrows its terms so that they are always rounded the same way. Where large terms
+    cancel it is more, which a program has to say (`ROUNDING`)."""
     terms = sum(
         trips(stmt, scope)
         for stmt, scope in statements(program.body)
@@ -82,7 +84,8 @@ def tolerance(program: Program) -> float:
     )
     floats = {e.dtype for e in expressions(program) if is_float(e.dtype)}
     rounding = max((2.0 ** -DIGITS[dtype] for dtype in floats), default=0.0)
-    return SAFETY * rounding * math.sqrt(max(FEWEST, terms)) * program.annotations.get(ROUNDING, 1)
+    roundings = max(math.sqrt(max(FEWEST, terms)), terms / math.sqrt(MANY))
+    return SAFETY * rounding * roundings * program.annotations.get(ROUNDING, 1)
 
 
 def statements(body: Body, scope: Scope = ()) -> Iterator[tuple[Stmt, Scope]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -85,8 +85,12 @@ def compare_all(
     contestants: Sequence[Contestant],
     target: Target,
     tell: Callable[[str], None],
-) -> list[list[Row]]:
-    """A row for each case. All is prepared before anything is measured; ours is the first contestant."""
+) -> tuple[list[list[Row]], list[str]]:
+    """A row for each case that contestants agree on, and what is wrong with the others.
+
+    All is prepared before anything is measured; ours is the first contestant.
+    """
+    failures: list[str] = []
 
     def prepare(case: Case) -> dict[str, float]:
         tuning: dict[str, float] = {}
@@ -96,13 +100,18 @@ def compare_all(
                 tuning[contestant.name] = seconds
         return tuning
 
-    def measure(case: Case, tuning: dict[str, float]) -> Row:
-        tell(f"{case.label}: measuring")
-        return compare(case, contestants, target, tuning)
+    def measured(group: Sequence[Case], tunings: Sequence[dict[str, float]]) -> Iterator[Row]:
+        for case, tuning in zip(group, tunings, strict=True):
+            tell(f"{case.label}: measuring")
+            try:
+                yield compare(case, contestants, target, tuning)
+            except ContestantError as error:
+                failures.append(str(error))
 
     tunings = [[prepare(case) for case in group] for group in groups]
     keep_freed_memory()
-    return [list(map(measure, group, tuning)) for group, tuning in zip(groups, tunings, strict=True)]
+    tables = [list(measured(group, tuning)) for group, tuning in zip(groups, tunings, strict=True)]
+    return tables, failures
 
 
 def compare(case: Case, contestants: Sequence[Contestant], target: Target, tuning: dict[str, float]) -> Row:

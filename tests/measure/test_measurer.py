@@ -167,6 +167,17 @@ def test_the_reference_is_the_program_as_written_bit_for_bit() -> None:
         np.testing.assert_array_equal(reference, as_written)
 
 
+def test_of_very_many_terms_the_reference_is_a_good_sum() -> None:
+    """One accumulator is wrong by a thousandth here, and candidates that are more exact would be refused."""
+    program = ms.workloads.create("NRM", m=2048, n=2048)
+    x = np.random.default_rng(0).standard_normal((1, 2048, 2048), "float32")
+    (got,) = Executable(reference_kernel(program, resolve()))(x)
+    assert got == pytest.approx(np.linalg.norm(x.astype("float64")), rel=1e-5)
+    candidates = [trace.apply(program).program for trace in ms.space.default().sketches(program)]
+    with Measurer(program) as measurer:
+        assert [outcome.detail for outcome in measurer.measure(candidates)] == [""] * len(candidates)
+
+
 def test_work_on_constants_is_a_step_of_its_own() -> None:
     text = """
 def f(X: T.Tensor((8,)), W: T.Tensor((8,), "float32"{constant}), Y: T.Output((8,))):
