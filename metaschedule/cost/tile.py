@@ -28,6 +28,7 @@ TRANSPOSED = 3.0  # instructions per vector of a square that is transposed in re
 HORIZONTAL = 8.0  # instructions to combine the lanes of a vector
 VECTORS_AT_ONCE = 4  # that a vectorised reduction combines first
 MASKED = 12.0  # cycles per masked store
+BLENDED = 0.5  # where it can be a plain one
 LANE_TEST = 4.0  # instructions per vector
 TEST = 0.5  # cycles per test and branch inside a tile
 DIVISION = 6.0  # instructions per digit of a fused loop
@@ -143,7 +144,8 @@ class Tiles:
         limits = np.stack([self.arithmetic, self.chain, self.memory, self.issue])
         self.cycles = (limits**ROUNDING).sum(axis=0) ** (1 / ROUNDING) + self.spills + TEST * t.tests
         masks = (t.rest == 0) | (t.rest % self.lanes > 0)
-        self.cycles += np.where(masks, t.masked * self.size * MASKED, 0.0)
+        masked = np.where(t.local[:, 0], BLENDED, MASKED)
+        self.cycles += np.where(masks, t.masked * self.size * masked, 0.0)
         self.trips = self.outer.prod(axis=1) * t.executed
 
     def latency_of_updates(self, t: Table) -> np.ndarray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from metaschedule import workloads
@@ -242,3 +243,29 @@ def test_a_running_maximum_takes_three_instructions() -> None:
     text = assembly(made.llvm, made.target)
     assert "vmaxps" in text
     assert not re.search(r"vcmpltps|vcmpgtps|vorps", text)
+
+
+@pytest.mark.parametrize("rest", [5, 13])
+def test_a_tail_of_lanes_keeps_its_accumulators_in_registers(rest: int) -> None:
+    """Of the masked accesses only those of the results are left."""
+    program = kernel(f"A[6, 32], B[32, {rest}] -> C[6, {rest}]", f"""
+    L = T.alloc((6, 16), "float32", scope="local")
+    for i in T.unrolled(6):
+        for j in T.vectorized(16):
+            if j < {rest}:
+                L[i, j] = 0.0
+    for k in range(32):
+        for i in T.unrolled(6):
+            for j in T.vectorized(16):
+                if j < {rest}:
+                    L[i, j] = L[i, j] + A[i, k] * B[k, j]
+    for i in T.unrolled(6):
+        for j in T.vectorized(16):
+            if j < {rest}:
+                C[i, j] = L[i, j]
+    """)  # fmt: skip
+    made = generate(program, resolve("x86-64-v3,cores=1"))
+    text = assembly(made.llvm, made.target)
+    assert len(re.findall(r"vmaskmovps\s+%ymm", text)) <= 2 * 6  # stores
+    rng = np.random.default_rng(0)
+    check(program, *[rng.standard_normal(b.shape, "float32") for b in program.inputs])

@@ -24,6 +24,7 @@ class Emitter:
         self.vector_bytes = vector_bytes  # of the target
         self.flags = "contract " if fma else ""
         self.env: dict[Var, Affine] = {}
+        self.stack: dict[Buffer, str] = {}  # memory of this call
         self.domain = Domain()
         self.lanes = 1  # lanes of the vectorised loop around, 1 outside
         self.mask: Value | None = None  # which lanes are active; None: all

@@ -76,11 +76,23 @@ class Memory(Arithmetic):
             raw = self.f.emit(
                 f"shufflevector {element} {forward}, {element} poison, <{self.lanes} x i32> <{order}>"
             )
-        elif self.mask is None:
+        elif self.mask is None or self.has_all_lanes(e.buffer, e.indices):
             raw = self.f.emit(f"load {element}, ptr {self.pointer(e.buffer, at)}, align {align}")
         else:
             raw = self.masked_load(e.buffer, at, self.mask)
         return self.from_memory(raw, dtype, self.lanes)
+
+    def has_all_lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+        """Whether all lanes, active or not, are elements of a buffer that only this thread uses: they can be
+        touched then, and accumulators that are touched by masked instructions stay in memory."""
+        self.base(buffer)
+        if buffer not in self.stack:
+            return False
+        bounds = [self.domain.bounds(index) for index in indices]
+        return all(
+            low is not None and high is not None and low >= 0 and high < extent
+            for (low, high), extent in zip(bounds, buffer.shape, strict=True)
+        )
 
     def pieces(self, dtype: str) -> list[tuple[int, int]]:
         """(first lane, lanes) of the hardware vectors of a masked access. LLVM 22 gets some masks wrong when

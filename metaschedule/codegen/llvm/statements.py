@@ -49,7 +49,6 @@ class StatementEmitter(ExpressionEmitter):
         super().__init__(function, module.target.vector_bytes, module.fma)
         self.module = module
         self.in_parallel = in_parallel
-        self.stack: dict[Buffer, str] = {}
         self.declared = module.declared
         self.math_used = module.math_used
 
@@ -244,10 +243,14 @@ class StatementEmitter(ExpressionEmitter):
         memory, align = memory_type(s.buffer.dtype, self.lanes), BYTES[s.buffer.dtype]
         if at.lane == 1 and not at.vectors:
             raw = self.to_memory(value)
-            if self.mask is None:
-                self.f.effect(f"store {raw}, ptr {self.pointer(s.buffer, at)}, align {align}")
+            if self.mask is not None and not self.has_all_lanes(s.buffer, s.indices):
+                self.masked_store(s.buffer, at, raw, self.mask)
                 return
-            self.masked_store(s.buffer, at, raw, self.mask)
+            where = f"ptr {self.pointer(s.buffer, at)}, align {align}"
+            if self.mask is not None:
+                before = self.f.emit(f"load {memory}, {where}")
+                raw = f"{memory} {self.f.emit(f'select {self.mask.typed}, {raw}, {memory} {before}')}"
+            self.f.effect(f"store {raw}, {where}")
             return
         symbol = f"@llvm.masked.scatter.{memory_suffix(s.buffer.dtype, self.lanes)}.v{self.lanes}p0"
         pointers = f"<{self.lanes} x ptr>"
