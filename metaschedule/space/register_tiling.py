@@ -14,10 +14,11 @@ is packed where, and whether tiles of rows or of columns change faster.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..codegen.lower.flatten import SKIP_ZEROS
-from ..ir import Block, Var, free_vars
+from ..ir import Binary, Block, Var, as_int, free_vars, subexpressions
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
@@ -86,6 +87,13 @@ def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
     return None
 
 
+def group_size(block: Block, along: Var) -> int:
+    """How many columns read the same, if an operand is read in groups of them; else 0."""
+    indices = [index for load in loads(block) for index in load.indices]
+    parts = [e for index in indices for e in subexpressions(index) if isinstance(e, Binary) and e.op == "//"]
+    return math.gcd(*[as_int(e.b) or 1 for e in parts if e.a is along])
+
+
 def has_windows(block: Block, streamed: tuple[int, int] | None) -> bool:
     """Whether the streamed operand is read in windows that overlap, as that of a depthwise convolution."""
     buffer = block.reads[streamed[0]].buffer if streamed else None
@@ -144,6 +152,10 @@ def split_loops(sch: Schedule, node: Block, loops: list[LoopRV], along: Var, tar
     shared = reused(node) if has_reuse(node) else spatial
     tiled = [*[it.var for it in shared if it.var is not along][-MOST_ROWS:], along]
     lanes = target.lanes(node.writes[0].buffer.dtype)
+    groups: list[LoopRV] = []
+    if 1 < (size := group_size(node, along)) < lanes:  # vectors of several groups would be gathered
+        group, outside[along] = sch.split(outside[along], [None, size])
+        groups.append(group)
     sizes = sch.sample(RegisterTile(tuple(outside[v] for v in tiled), lanes, target.vector_registers))
     inside: list[LoopRV] = []
     for v, size in zip(tiled, sizes):
@@ -156,5 +168,6 @@ def split_loops(sch: Schedule, node: Block, loops: list[LoopRV], along: Var, tar
         if extent(it) != 1:
             loop, tiles[it.var] = sch.split(loop, sch.sample_tile(loop, 2, max_waste=MOST_WASTE))
         chunks.append(loop)
+    chunks += groups  # of the same rows, one after the other
     reductions += sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
     return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1])

@@ -268,4 +268,4 @@ def test_a_tail_of_lanes_keeps_its_accumulators_in_registers(rest: int) -> None:
     text = assembly(made.llvm, made.target)
     assert len(re.findall(r"vmaskmovps\s+%ymm", text)) <= 2 * 6  # stores
     rng = np.random.default_rng(0)
-    check(program, *[rng.standard_normal(b.shape, "float32") for b in program.inputs])
+    check(program, *[rng.integers(-4, 5, b.shape).astype("float32") for b in program.inputs])

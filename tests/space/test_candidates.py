@@ -10,6 +10,7 @@ import pytest
 
 import metaschedule as ms
 from metaschedule.errors import ScheduleError
+from metaschedule.ir import blocks
 from metaschedule.space import default
 from tests.space.candidates import assert_candidate, random_inputs
 from tests.workloads.references import REFERENCES
@@ -70,3 +71,11 @@ def test_many_candidates(name: str, number: int) -> None:
         assert_candidate(sch, program, exact=exact)
     print(f"{name} {number}: {len(sketches)} sketches, {rejected.total()} rejected {dict(rejected)}")
     assert rejected.total() < 40
+
+
+def test_groups_narrower_than_a_vector_have_vectors_of_their_own() -> None:
+    program = ms.workloads.create("GRP", h=7, w=7, ci=16, co=16, groups=4, s=1)
+    (sch,) = [trace.apply(program) for trace in default("x86-64-v3,cores=2").sketches(program)[:1]]
+    (update,) = [b for b in blocks(sch.program) if b.init == () and "skip_zeros" in b.annotations]
+    columns = sch.state.nodes[sch.state.loops_around(update.name)[-1]]
+    assert (columns.kind, columns.fixed_extent) == ("vectorized", 4)
