@@ -1,7 +1,7 @@
 """Integer reasoning about index expressions: bounds, proofs, simplification, regions, affine
 maps."""
 
-from .digits import Digit, IterSum
+from .digits import Digit, IterSum, conjuncts
 from .domain import Domain
 from .index_map import IndexMap
 from .iter_map import IterationMap, iteration_map
@@ -17,6 +17,7 @@ __all__ = [
     "IterationMap",
     "access_region",
     "block_signature",
+    "conjuncts",
     "contains",
     "disjoint",
     "iteration_map",

@@ -9,8 +9,8 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from ..arith import conjuncts
 from ..codegen.lower.flatten import SKIP_ZEROS
-from ..codegen.lower.tails import conjuncts
 from ..codegen.lower.unroll import UNROLL
 from ..codegen.lower.zeros import without_zeros
 from ..ir import (

@@ -76,10 +76,12 @@ class Memory(Arithmetic):
             raw = self.f.emit(
                 f"shufflevector {element} {forward}, {element} poison, <{self.lanes} x i32> <{order}>"
             )
-        elif self.mask is None or self.has_all_lanes(e.buffer, e.indices):
-            raw = self.f.emit(f"load {element}, ptr {self.pointer(e.buffer, at)}, align {align}")
-        else:
+        elif self.mask is not None and not self.has_all_lanes(e.buffer, e.indices):
             raw = self.masked_load(e.buffer, at, self.mask)
+        else:
+            raw = self.f.emit(f"load {element}, ptr {self.pointer(e.buffer, at)}, align {align}")
+            if self.mask is not None:  # what idle lanes hold may never have been written: some value
+                raw = self.f.emit(f"freeze {element} {raw}")
         return self.from_memory(raw, dtype, self.lanes)
 
     def has_all_lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...arith import Domain
+from ...arith import Domain, conjuncts
 from ...ir import (
     Assert,
     Body,
@@ -26,7 +26,6 @@ from ...ir import (
     reduction_term,
 )
 from ..lower.scope import inside
-from ..lower.tails import conjuncts
 from .affine import Affine
 from .expressions import ExpressionEmitter, is_harmless
 from .function import Function

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from ...arith import Domain, access_region, contains, iteration_map, simplify, union
+from ...arith import Domain, access_region, conjuncts, contains, iteration_map, simplify, union
 from ...ir import (
     Binary,
     Buffer,
@@ -41,7 +41,6 @@ from ...ir import (
 from .accesses import Access, accesses, common_loops
 from .flatten import STORAGE_ALIGN
 from .scope import has_load, inside
-from .tails import conjuncts
 
 
 def compact(program: Program) -> Program:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...arith import Domain, simplify
+from ...arith import Domain, conjuncts, simplify
 from ...ir import (
     Binary,
     Body,
@@ -22,7 +22,6 @@ from ...ir import (
     subexpressions,
 )
 from .scope import given, has_load, inside
-from .tails import conjuncts
 
 
 def simplify_program(program: Program) -> Program:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...arith import Domain, relax, simplify
+from ...arith import Domain, conjuncts, relax, simplify
 from ...ir import (
     Binary,
     Body,
@@ -79,12 +79,6 @@ class Guard:
 
 def version_tails(program: Program) -> Program:
     return changed(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
-
-
-def conjuncts(cond: Expr) -> list[Expr]:
-    if isinstance(cond, Binary) and cond.op == "and":
-        return conjuncts(cond.a) + conjuncts(cond.b)
-    return [cond]
 
 
 class _Versions(Rewriter):
