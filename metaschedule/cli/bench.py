@@ -34,7 +34,9 @@ def operators(
     names: Annotated[
         list[str] | None, typer.Argument(help="workloads, also GMM:n=64,k=32; default: the paper's twelve")
     ] = None,
-    against: Annotated[str, typer.Option(help="torch, torch-compile, tvm; several by commas")] = "torch",
+    against: Annotated[
+        str, typer.Option(help="torch, torch-compile, tvm, tvm-default; several by commas")
+    ] = "torch",
     trials: Annotated[int, typer.Option(help="our trials for each; 0: take records, or do not tune")] = 64,
     db: Annotated[Path | None, typer.Option(help="database of our records")] = None,
     config: Annotated[str, typer.Option(help="configuration of the workloads, or all")] = "0",

@@ -19,11 +19,12 @@ TARGET = resolve("x86-64-v3,cores=2")
 (CASE,) = cases(["NRM:m=4,n=8"])
 
 SERVER = """
-import json, sys
+import json, os, sys
 import numpy as np
 for line in sys.stdin:
     request = json.loads(line)
-    print(json.dumps(request), file=sys.stderr, flush=True)
+    threads = os.environ.get("TVM_NUM_THREADS")
+    print(json.dumps(request | {"threads": threads}), file=sys.stderr, flush=True)
     answer = {"ok": 2.5}
     if request["do"] == "tune" and request["trials"] == 13:
         answer = {"error": "thirteen"}
@@ -63,6 +64,21 @@ def test_tvm_tunes_once_then_takes_its_records(cache: Path) -> None:
     assert [request["do"] for request in asked] == ["tune", "load", "measure", "load", "measure"]
     assert asked[0]["target"] == {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
     assert asked[0]["directory"] == asked[1]["directory"]
+
+
+def test_tvm_by_default_takes_the_same_kernels_and_chooses_its_threads(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TVM_NUM_THREADS", "7")
+    both = opponents(["tvm", "tvm-default"], TARGET, 12, cache, 0)
+    for tvm in both:
+        tvm.prepare(CASE)
+        assert [way.contestant for way in tvm.ways(CASE)] == [tvm.name]
+        tvm.close()
+    asked = requests(cache)
+    found = [(request["do"], request["threads"]) for request in asked]
+    assert found == [("tune", "2"), ("load", "2"), ("load", None)]
+    assert len({request["directory"] for request in asked}) == 1
 
 
 def test_another_budget_has_records_of_its_own(cache: Path) -> None:

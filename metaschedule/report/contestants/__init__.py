@@ -12,7 +12,7 @@ from .tvm import TVM
 
 __all__ = ["Contestant", "ContestantError", "Ours", "Way", "opponents"]
 
-NAMES = ("torch", "torch-compile", "tvm")
+NAMES = ("torch", "torch-compile", "tvm", "tvm-default")
 
 
 def opponents(
@@ -23,8 +23,8 @@ def opponents(
         raise ValueError(f"there is no contestant {unknown[0]!r}; there are {', '.join(NAMES)}")
     found: list[Contestant] = []
     for name in names:
-        if name == "tvm":
-            found.append(TVM(target, tvm_trials, seed, tvm_cache))
+        if name.startswith("tvm"):
+            found.append(TVM(target, tvm_trials, seed, tvm_cache, by_default=name == "tvm-default"))
             continue
         try:
             from .pytorch import Compiled, Eager

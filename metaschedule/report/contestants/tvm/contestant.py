@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,19 @@ SERVER = Path(__file__).with_name("server.py")
 
 
 class TVM:
-    """`cache` keeps the environment and, by program, machine and budget, the records of TVM."""
+    """`cache` keeps the environment and, by program, machine and budget, the records of TVM.
 
-    name = "tvm"
+    It is tuned and runs on as many threads as we; `by_default` it runs on as many as it takes if nobody says
+    how many: half of the CPUs, on x86, where it expects each core to show as two.
+    """
 
-    def __init__(self, target: Target, trials: int, seed: int, cache: Path = CACHE) -> None:
+    def __init__(
+        self, target: Target, trials: int, seed: int, cache: Path = CACHE, by_default: bool = False
+    ) -> None:
         self.target, self.trials, self.seed = target, trials, seed
         self.cache = cache.expanduser().absolute()
+        self.name = "tvm-default" if by_default else "tvm"
+        self.threads = None if by_default else target.cores
 
     def prepare(self, case: Case) -> float | None:
         if case.constant:
@@ -39,9 +46,9 @@ class TVM:
         directory = self._directory(case)
         done = directory / "seconds.json"
         if not done.exists():
-            seconds = self._ask(
-                "tune", **self._program(case), directory=str(directory), trials=self.trials, seed=self.seed
-            )
+            request = {"directory": str(directory), "trials": self.trials, "seed": self.seed}
+            with closing(Process(self.cache, self.target.cores)) as tuner:
+                seconds = tuner.ask("tune", **self._program(case), **request)
             done.write_text(json.dumps(seconds))
         return json.loads(done.read_text())
 
@@ -55,16 +62,16 @@ class TVM:
             for n, array in enumerate(case.arrays):
                 np.save(inputs / f"{n:02}.npy", array)
             np.save(result, np.full(output.shape, np.nan, numpy_dtype(output.dtype)))
-            self._ask(
+            self._process.ask(
                 "load", **self._program(case), directory=str(self._directory(case)), inputs=str(inputs),
                 output=str(result),
             )  # fmt: skip
             got = np.load(result)
-        yield Way(self.name, "", True, lambda: self._ask("measure", seconds=ROUND_TIME), lambda: got)
+        yield Way(self.name, "", True, lambda: self._process.ask("measure", seconds=ROUND_TIME), lambda: got)
 
     def close(self) -> None:
         if "_process" in self.__dict__:
-            self._process.communicate()  # the end of its requests ends it
+            self._process.close()
 
     def _program(self, case: Case) -> dict[str, Any]:
         machine = {"kind": "llvm", "mcpu": self.target.cpu, "num-cores": self.target.cores}
@@ -78,18 +85,30 @@ class TVM:
         return directory
 
     @cached_property
-    def _process(self) -> subprocess.Popen[str]:
-        python = interpreter(self.cache / "environment")
-        with (self.cache / "log.txt").open("a") as log:
+    def _process(self) -> Process:
+        return Process(self.cache, self.threads)
+
+
+class Process:
+    """A running server of TVM; `threads` None leaves their number to TVM."""
+
+    def __init__(self, cache: Path, threads: int | None) -> None:
+        python, self.log = interpreter(cache / "environment"), cache / "log.txt"
+        environment = {k: v for k, v in os.environ.items() if k not in ("TVM_NUM_THREADS", "OMP_NUM_THREADS")}
+        if threads is not None:
+            environment["TVM_NUM_THREADS"] = str(threads)
+        with self.log.open("a") as log:
             # -P: what lies beside the server must not hide modules that TVM imports
-            return subprocess.Popen(
-                [python, "-P", SERVER],
+            self.process = subprocess.Popen(
+                [python, "-P", SERVER], cwd=cache, env=environment,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                cwd=self.cache, env=os.environ | {"TVM_NUM_THREADS": str(self.target.cores)},
             )  # fmt: skip
 
-    def _ask(self, do: str, **request: Any) -> Any:
-        process = self._process
+    def close(self) -> None:
+        self.process.communicate()  # the end of its requests ends it
+
+    def ask(self, do: str, **request: Any) -> Any:
+        process = self.process
         assert process.stdin
         assert process.stdout
         process.stdin.write(json.dumps({"do": do, **request}) + "\n")
@@ -97,5 +116,5 @@ class TVM:
         line = process.stdout.readline()
         answer = json.loads(line) if line else {"error": f"it ended with exit code {process.wait()}"}
         if "error" in answer:
-            raise ContestantError(f"TVM: {answer['error']}; see {self.cache / 'log.txt'}")
+            raise ContestantError(f"TVM: {answer['error']}; see {self.log}")
         return answer["ok"]
