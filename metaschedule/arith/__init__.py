@@ -5,6 +5,7 @@ from .digits import Digit, IterSum, conjuncts
 from .domain import Domain
 from .index_map import IndexMap
 from .iter_map import IterationMap, iteration_map
+from .prove import negation
 from .region import access_region, contains, disjoint, relax, union
 from .signature import block_signature
 from .simplify import simplify
@@ -21,6 +22,7 @@ __all__ = [
     "contains",
     "disjoint",
     "iteration_map",
+    "negation",
     "relax",
     "simplify",
     "union",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir import Expr, Operand, Var, as_expr, is_integer, substitute
+from ..ir import Const, Expr, Operand, Var, as_expr, binary, is_integer, substitute
 from .domain import Domain
 from .iter_map import IterationMap, iteration_map
 from .simplify import simplify
@@ -96,6 +96,20 @@ class IndexMap:
             domain = Domain()  # images are not indices counted from 0: claim nothing of them
         solved = found.solve(inputs)
         return IndexMap(inputs, tuple([simplify(solved[v], domain) for v in self.inputs]))
+
+    def gaps(self, shape: Sequence[int], images: Sequence[Var], domain: Domain) -> list[Expr]:
+        """Tests of which one at least holds where `images` are no image of an index within `shape`.
+
+        >>> halves = IndexMap.from_function(lambda i: (i % 2, i // 2), 1)
+        >>> a, b = Var("a"), Var("b")
+        >>> [str(test) for test in halves.gaps((5,), (a, b), Domain({a: 2, b: 3}))]
+        ['b * 2 + a >= 5']
+        """
+        back = self.inverse(shape)(images)
+        tests = [binary("<", index, 0) for index in back]
+        tests += [binary(">=", index, size) for index, size in zip(back, shape, strict=True)]
+        tests += [binary("!=", there, here) for there, here in zip(self(back), images, strict=True)]
+        return [test for t in tests if not isinstance(test := simplify(t, domain), Const)]
 
     def extents(self, shape: Sequence[int]) -> dict[Var, int]:
         if len(shape) != len(self.inputs):

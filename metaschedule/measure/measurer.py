@@ -30,6 +30,7 @@ IN_FLIGHT = 2  # per builder: one compiles while the next is on its way
 MEASURE_SECONDS = 0.012  # of repeats per candidate
 CONFIRM_SECONDS = 0.03  # per round
 CONFIRM_ROUNDS = 5
+KEPT = 16  # of the fastest candidates, the code: they are measured again
 DEFAULT_LIMITS = Limits()
 
 Candidate = Program | Kernel
@@ -75,6 +76,7 @@ class Measurer:
         highest = {b: values.high for b, values in values_of(program).items()}
         self._magnitude = exact_magnitude(program, highest) if inputs is None else None
         self._has_reference = False
+        self._kept: list[tuple[float, Candidate, Built]] = []
         available = sorted(os.sched_getaffinity(0))
         memory = {"memory": limits.memory}
         self._builders = Pool("build", len(available), IN_FLIGHT, memory)
@@ -108,7 +110,14 @@ class Measurer:
         A latency is the median of repeats; of a candidate that is hopeless beside `best` (seconds) or
         beside an earlier one, that of a single call.
         """
-        return self._run(self._build(candidates), best, MEASURE_SECONDS)
+        entries = self._build(candidates)
+        outcomes = self._run(entries, best, MEASURE_SECONDS)
+        for candidate, entry, outcome in zip(candidates, entries, outcomes, strict=True):
+            if outcome.latency is not None and isinstance(entry, Built):
+                self._kept.append((outcome.latency, candidate, entry))
+        self._kept.sort(key=lambda kept: kept[0])
+        del self._kept[KEPT:]
+        return outcomes
 
     def confirm(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Leaders once more, in turns, so that a slow minute of the machine is nobody's alone.
@@ -116,7 +125,9 @@ class Measurer:
         A latency is the smallest of the rounds' medians: the median drops interrupted calls, the smallest
         the rounds in which something else ran. `times` are the medians.
         """
-        entries = self._build(candidates)
+        kept = {id(candidate): built for _, candidate, built in self._kept}
+        fresh = iter(self._build([c for c in candidates if id(c) not in kept]))
+        entries = [kept[id(c)] if id(c) in kept else next(fresh) for c in candidates]
         rounds: list[list[Outcome]] = []
         for _ in range(CONFIRM_ROUNDS):
             rounds.append(self._run(entries, None, CONFIRM_SECONDS))

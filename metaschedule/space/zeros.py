@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..arith import conjuncts
 from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Binary, Block, Const, Expr, Load, Select, Var, as_int
 from ..schedule import BlockRV, Schedule
@@ -67,26 +68,18 @@ def zero_strides(node: Block, padding: Block, load: Load) -> dict[Var, int]:
         for index, at in zip(store.indices, load.indices):
             if isinstance(index, Var) and uses(remainder, index):
                 for it in node.iters:
-                    extent = as_int(it.extent)
-                    if (
-                        it.kind == "spatial"
-                        and coefficient(at, it.var) == 1
-                        and extent
-                        and extent % size == 0
-                    ):
+                    if it.kind == "spatial" and coefficient(at, it.var) == 1:
                         found[it.var] = size
     return found
 
 
 def remainders(cond: Expr) -> Iterator[tuple[Expr, int]]:
     """The conjuncts `e % s == 0` of a condition."""
-    if isinstance(cond, Binary) and cond.op == "and":
-        yield from remainders(cond.a)
-        yield from remainders(cond.b)
-    elif isinstance(cond, Binary) and cond.op == "==" and isinstance(cond.a, Binary) and cond.a.op == "%":
-        size, rest = as_int(cond.a.b), as_int(cond.b)
-        if size and rest == 0:
-            yield cond.a.a, size
+    for test in conjuncts(cond):
+        if isinstance(test, Binary) and test.op == "==" and isinstance(test.a, Binary) and test.a.op == "%":
+            size, rest = as_int(test.a.b), as_int(test.b)
+            if size and rest == 0:
+                yield test.a.a, size
 
 
 def in_phases(iters: list[Var], phases: dict[Var, int]) -> tuple[str, ...]:

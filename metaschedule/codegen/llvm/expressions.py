@@ -62,7 +62,7 @@ class ExpressionEmitter(Memory):
 
     def once(self, e: Binary, a: Affine, b: Affine) -> Affine:
         """A division, remainder, minimum or maximum, computed where it is first met."""
-        key = (e.op, a.key, b.key)
+        key = (e.op, a.key, b.key, 1 if a.is_uniform and b.is_uniform else self.lanes)
         for known in reversed(self.known):
             if key in known:
                 return known[key]

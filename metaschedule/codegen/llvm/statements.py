@@ -157,8 +157,7 @@ class StatementEmitter(ExpressionEmitter):
         for first, lanes in pieces:
             self.lanes = lanes
             self.env[s.var] = Affine(first, {}, 1 if lanes > 1 else 0)
-            with self.scope():
-                self.body(s.body)
+            self.body(s.body)
         self.lanes = 1
         self.leave(s, saved)
 

@@ -18,7 +18,9 @@ from ...ir import (
     as_int,
     changed,
     const,
+    free_vars,
     same_expr,
+    substitute,
 )
 from ..state import Key, State
 from .definitions import (
@@ -257,6 +259,7 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
                 f"block {leader.name!r} does not store all that block {block.name!r} reads",
                 marks={leader.name: "stores less", block.name: "reads more"},
             )
+    leader, block = without_shared_tests(leader, block, links)
     if not frame.outside:
         for one in (leader, block):
             if not covers_domain(s, one) and not fills_domain(frame, one):
@@ -288,6 +291,31 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
     for one in (block, leader):
         check_independent(s, frame, one)
     return own
+
+
+def without_shared_tests(leader: Block, block: Block, links: Links) -> tuple[Block, Block]:
+    """Both without the tests that say the same of both: the block runs where the leader does."""
+    theirs = {var: mine for mine, (var, offset) in links.items() if offset == 0}
+    followed = {b: theirs[it.var] for it, b in zip(leader.iters, leader.bindings) if it.var in theirs}
+    own = {b: it.var for it, b in zip(block.iters, block.bindings)}
+    said = [of_iterators(test, own) for test in block.predicate]
+    shared: dict[int, int] = {}  # numbers of the leader's tests and of the block's
+    for n, test in enumerate(leader.predicate):
+        meant = of_iterators(test, followed)
+        for m, mine in enumerate(said) if meant is not None else ():
+            if mine is not None and same_expr(meant, mine):
+                shared[n] = m
+    if not shared:
+        return leader, block
+    rest = tuple([test for n, test in enumerate(leader.predicate) if n not in shared])
+    mine = tuple([test for m, test in enumerate(block.predicate) if m not in shared.values()])
+    return changed(leader, predicate=rest), changed(block, predicate=mine)
+
+
+def of_iterators(test: Expr, iterators: dict[Expr, Var]) -> Expr | None:
+    """A test of variables that iterators are bound to, as one of the iterators."""
+    known: dict[Var, Expr] = {b: it for b, it in iterators.items() if isinstance(b, Var)}
+    return substitute(test, known) if known.keys() >= set(free_vars(test)) else None
 
 
 def box_of(frame: Frame, block: Block, binding: Expr, size: int) -> Span | None:

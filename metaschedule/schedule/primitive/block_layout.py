@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ...arith import Domain, IndexMap, simplify
+from ...arith import Domain, IndexMap, negation, simplify
 from ...errors import ScheduleError
 from ...ir import Block, Expr, For, Iter, Substitute, Var, as_int, const, free_vars, substitute
 from ..analysis.independence import order_matters
@@ -24,6 +24,7 @@ class BlockLayoutPlan:
     chain: list[Var]
     iters: tuple[Iter, ...]
     values: dict[Var, Expr]  # of the old iterators
+    tests: list[Expr]  # that hold for images of the old iterators
 
 
 @primitive("transform_block_layout")
@@ -32,12 +33,13 @@ class TransformBlockLayout(Primitive):
 
     rewrite:   for i, j in T.grid(128, 128): S[i, j]
           -->  for ax0 in range(16384): S[ax0 // 128, ax0 % 128]         (index_map=lambda i, j: i * 128 + j)
-    requires:  1. the iterators' extents are constants, on which the index map is one to one without gaps
+    requires:  1. the iterators' extents are constants, on which the index map is one to one
                2. the loops around the block hold nothing else, are serial and not annotated, and run every
                   point of the iterators once
                3. instances of the block may run in another order
                4. a new iterator is made of spatial iterators only, or of reductions only, which start at 0;
                   if the reduction is not known to commute, its iterators stay as they are
+    Where the map leaves gaps, as (i % 2, i // 2) of 5 elements does, a predicate keeps the block from running.
     """
 
     block: BlockRV
@@ -51,12 +53,7 @@ class TransformBlockLayout(Primitive):
             raise ScheduleError("the block needs iterators of constant extents", marks=mark)
         found = index_map(self.index_map, len(extents))
         shape = image_shape(self.index_map, extents)
-        if math.prod(shape) != math.prod(extents):
-            raise ScheduleError(
-                f"the index map {found} leaves gaps: {math.prod(shape)} points for {math.prod(extents)}",
-                marks=mark,
-                help="pad_einsum makes extents divisible",
-            )
+        has_gaps = math.prod(shape) != math.prod(extents)
         chain = self.loops(s, block)
         why = order_matters(s, block)
         if why:
@@ -69,7 +66,8 @@ class TransformBlockLayout(Primitive):
         domain = Domain(dict(zip([it.var for it in iters], shape, strict=True)))
         domain.singletons.clear()
         values = {it.var: simplify(e, domain) for it, e in zip(block.iters, back, strict=True)}
-        return BlockLayoutPlan(block, chain, iters, values)
+        gaps = found.gaps(extents, [it.var for it in iters], domain) if has_gaps else []
+        return BlockLayoutPlan(block, chain, iters, values, [simplify(negation(test)) for test in gaps])
 
     def loops(self, s: State, block: Block) -> list[Var]:
         """The loops that hold this block and nothing else."""
@@ -125,11 +123,12 @@ class TransformBlockLayout(Primitive):
         block = plan.block
         loops = [For(Var(f"ax{n}"), it.extent, ()) for n, it in enumerate(plan.iters)]
         put = Substitute(plan.values)
+        at = {it.var: loop.var for it, loop in zip(plan.iters, loops, strict=True)}
         s.update(
             block.name,
             iters=plan.iters,
             bindings=tuple([loop.var for loop in loops]),
-            predicate=(),
+            predicate=tuple([substitute(test, at) for test in plan.tests]),
             reads=tuple([put.region(r) for r in block.reads]),
             writes=tuple([put.region(r) for r in block.writes]),
             init=put.body(block.init),

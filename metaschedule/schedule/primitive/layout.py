@@ -110,13 +110,9 @@ class TransformLayout(Primitive):
             return None
         over = tuple([Var(f"v{n}") for n in range(len(new.shape))])
         domain = Domain(dict(zip(over, new.shape)))
-        back = found.inverse(old.shape)(over)
-        tests = [binary("<", index, 0) for index in back]
-        tests += [binary(">=", index, size) for index, size in zip(back, old.shape, strict=True)]
-        tests += [binary("!=", there, here) for there, here in zip(found(back), over, strict=True)]
         outside: Expr = Const(False, "bool")
-        for test in tests:
-            outside = binary("or", outside, simplify(test, domain))
+        for test in found.gaps(old.shape, over, domain):
+            outside = binary("or", outside, test)
         iters = tuple([Iter(v, const(n)) for v, n in zip(over, new.shape, strict=True)])
         body = (Store(new, over, value),)
         return Block(f"{old.name}_pad", iters, over, (), (point(new, over),), body, predicate=(outside,))

@@ -288,6 +288,9 @@ def test_transform_block_layout_same_results_after_splits_and_fusions() -> None:
         lambda b, i, j, k: (b, i, j, k // 3, k % 3),
         lambda b, i, j, k: (k % 2, b * 35 + i * 7 + j, k // 2),
         lambda b, i, j, k: (b, 4 - i, j, k),
+        lambda b, i, j, k: (i % 2, b, i // 2, j, k),
+        lambda b, i, j, k: (i % 2, j % 2, b, i // 2, j // 2, k // 4, k % 4),
+        lambda b, i, j, k: (b, i * 2, j, k),
     ],
 )
 def test_transform_block_layout_same_results_of_a_reduction(layout: Callable[..., Any]) -> None:
@@ -301,11 +304,41 @@ def test_transform_block_layout_same_results_of_a_reduction(layout: Callable[...
     check(sch, program)
 
 
-def test_transform_block_layout_refuses_gaps() -> None:
-    sch = Schedule(elementwise(4, 6))
-    assert (
-        refusal(sch.transform_block_layout, sch.get_block("B"), lambda i, j: (j // 4, i, j % 4))
-        == "the index map (i0, i1) -> (i1 // 4, i0, i1 % 4) leaves gaps: 32 points for 24"
+def test_transform_block_layout_runs_nothing_in_gaps() -> None:
+    program = elementwise(4, 6)
+    sch = Schedule(program)
+    block = sch.get_block("B")
+    sch.transform_block_layout(block, lambda i, j: (j // 4, i, j % 4))
+    assert [str(test) for test in sch.get(block).predicate] == ["ax0 * 4 + ax2 < 6"]
+    check(sch, program)
+
+
+def in_halves(*names: str) -> tuple[Schedule, Program]:
+    """Two stages; those of the names compute even rows before odd ones."""
+    program = two_stages()
+    sch = Schedule(program)
+    for name in names:
+        sch.transform_block_layout(sch.get_block(name), lambda i, j: (i % 2, i // 2, j))
+    sch.transform_layout(sch.get_block("B"), 0, "write", lambda i, j: (i % 2, i // 2, j))
+    return sch, program
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_blocks_with_the_same_gaps_follow_each_other(at: int) -> None:
+    sch, program = in_halves("B", "C")
+    producer, consumer = sch.get_block("B"), sch.get_block("C")
+    sch.split(sch.get_loops(producer)[1], [None, 2])
+    sch.reverse_compute_at(consumer, sch.get_loops(producer)[at])
+    assert "ax1_0 * 4 + ax" in str(sch.program)
+    check(sch, program)
+
+
+def test_reverse_compute_at_refuses_gaps_that_only_the_producer_has() -> None:
+    sch, _ = in_halves("B", "C")
+    consumer = sch.get_block("C")
+    sch.state.update("C", predicate=())  # reads what B does not store
+    assert "is not known to run for all values" in refusal(
+        sch.reverse_compute_at, consumer, sch.get_loops(sch.get_block("B"))[1]
     )
 
 
