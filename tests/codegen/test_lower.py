@@ -499,6 +499,7 @@ def test_passes_in_order() -> None:
         "flatten",
         "simplify",
         "compact",
+        "hoist",
         "version_tails",
         "without_doubtful_loops",
     ]

@@ -19,11 +19,9 @@ from ...ir import (
     Select,
     Unary,
     Var,
-    as_int,
-    is_integer,
     subexpressions,
 )
-from ..lower.scope import has_load
+from ..lower.scope import has_load, is_harmless
 from .affine import Affine, known_integer, wrapped
 from .emitter import FALSE, TRUE
 from .memory import Memory
@@ -183,13 +181,3 @@ class ExpressionEmitter(Memory):
     def is_uniform(self, e: Expr) -> bool:
         """Whether an expression is evaluated to a scalar, the same in every lane."""
         return all(self.env[x].is_uniform for x in subexpressions(e) if isinstance(x, Var))
-
-
-def is_harmless(e: Expr) -> bool:
-    """Whether an expression may be evaluated where the program would not: no reads, no traps."""
-    for x in subexpressions(e):
-        if isinstance(x, Load):
-            return False
-        if isinstance(x, Binary) and x.op in ("//", "%") and is_integer(x.dtype) and not as_int(x.b):
-            return False
-    return True

@@ -25,9 +25,9 @@ from ...ir import (
     is_float,
     reduction_term,
 )
-from ..lower.scope import inside
+from ..lower.scope import inside, is_harmless
 from .affine import Affine
-from .expressions import ExpressionEmitter, is_harmless
+from .expressions import ExpressionEmitter
 from .function import Function
 from .memory import memory_suffix
 from .transpose import find_transposition

@@ -5,7 +5,7 @@
 >>> from metaschedule import workloads
 >>> from metaschedule.codegen.lower import steps
 >>> [name for name, program in steps(workloads.create("NRM", m=4, n=4))]
-['unroll_annotated', 'flatten', 'simplify', 'compact', 'version_tails', 'without_doubtful_loops']
+['unroll_annotated', 'flatten', 'simplify', 'compact', 'hoist', 'version_tails', 'without_doubtful_loops']
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ...ir import Program, numpy_dtype
 from ...ir.dtypes import DTYPES
 from .compact import compact
 from .flatten import flatten
+from .hoist import hoist
 from .places import Places, place, without_doubtful_loops
 from .simplify import simplify_program
 from .tails import version_tails
@@ -27,6 +28,7 @@ PASSES: tuple[tuple[str, Callable[[Program], Program]], ...] = (
     ("flatten", flatten),
     ("simplify", simplify_program),
     ("compact", compact),
+    ("hoist", hoist),
     ("version_tails", version_tails),
     ("without_doubtful_loops", without_doubtful_loops),
 )

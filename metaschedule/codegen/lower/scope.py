@@ -7,7 +7,7 @@ nothing that lasts.
 from __future__ import annotations
 
 from ...arith import Domain
-from ...ir import Expr, For, Load, binary, subexpressions
+from ...ir import Binary, Expr, For, Load, as_int, binary, is_integer, subexpressions
 
 
 def inside(domain: Domain, loop: For) -> Domain:
@@ -24,3 +24,13 @@ def given(domain: Domain, cond: Expr) -> Domain:
 
 def has_load(e: Expr) -> bool:
     return any(isinstance(x, Load) for x in subexpressions(e))
+
+
+def is_harmless(e: Expr) -> bool:
+    """Whether an expression may be evaluated where the program would not: no reads, no traps."""
+    for x in subexpressions(e):
+        if isinstance(x, Load):
+            return False
+        if isinstance(x, Binary) and x.op in ("//", "%") and is_integer(x.dtype) and not as_int(x.b):
+            return False
+    return True

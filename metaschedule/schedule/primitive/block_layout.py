@@ -39,7 +39,7 @@ class TransformBlockLayout(Primitive):
                3. instances of the block may run in another order
                4. a new iterator is made of spatial iterators only, or of reductions only, which start at 0;
                   if the reduction is not known to commute, its iterators stay as they are
-    Where the map leaves gaps, as (i % 2, i // 2) of 5 elements does, a predicate keeps the block from running.
+    Where the map leaves gaps, as (i % 2, i // 2) of 5 elements does, a predicate keeps the block off.
     """
 
     block: BlockRV

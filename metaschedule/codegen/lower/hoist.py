@@ -1,0 +1,70 @@
+"""Conditions out of the loops that they do not depend on.
+
+Before:  for rh in range(3): for c in range(64): for i in T.unrolled(4): if (h + rh) % 2 == 0 and i < n: S
+After:   for rh in range(3): if (h + rh) % 2 == 0: for c in range(64): for i in T.unrolled(4): if i < n: S
+
+LLVM would do it too, with each copy of an unrolled tile for itself. Conditions that depend on a loop of a
+tile stay inside: `tails` looks for them there.
+"""
+
+from __future__ import annotations
+
+from ...arith import conjuncts
+from ...ir import Body, Expr, For, If, Program, Rewriter, Stmt, Var, all_of, changed, free_vars
+from .flatten import guarded
+from .scope import is_harmless
+
+TILE_KINDS = ("unrolled", "vectorized")
+
+
+def hoist(program: Program) -> Program:
+    return changed(program, body=_Hoist().body(program.body))
+
+
+class _Hoist(Rewriter):
+    def expr(self, e: Expr) -> Expr:
+        return e
+
+    def stmt(self, s: Stmt) -> Stmt | Body:
+        if not isinstance(s, For):
+            return super().stmt(s)
+        outer = independent(s)
+        new = _Without(outer).stmt(s) if outer else s
+        assert isinstance(new, For)
+        if new.kind not in TILE_KINDS:
+            new = changed(new, body=self.body(new.body))
+        return guarded(all_of(outer), (new,)) if outer else new
+
+
+def independent(s: For) -> list[Expr]:
+    """The conditions on all that a loop does which depend neither on it nor on the loops inside."""
+    found: list[Expr] = []
+    loops: set[Var] = {s.var}
+    body = s.body
+    while len(body) == 1:
+        (inner,) = body
+        if isinstance(inner, For):
+            loops.add(inner.var)
+            body = inner.body
+        elif isinstance(inner, If) and not inner.orelse:
+            found += [c for c in conjuncts(inner.cond) if loops.isdisjoint(free_vars(c)) and is_harmless(c)]
+            body = inner.then
+        else:
+            break
+    return found
+
+
+class _Without(Rewriter):
+    """Takes conditions for granted."""
+
+    def __init__(self, known: list[Expr]) -> None:
+        self.known = known
+
+    def expr(self, e: Expr) -> Expr:
+        return e
+
+    def stmt(self, s: Stmt) -> Stmt | Body:
+        if isinstance(s, If) and not s.orelse:
+            left = [c for c in conjuncts(s.cond) if not any(c is x for x in self.known)]
+            return guarded(all_of(left), self.body(s.then))
+        return super().stmt(s)
