@@ -213,13 +213,14 @@ def tails(guard: Guard, domain: Domain) -> list[tuple[int, int]] | None:
     pair standing for all empty tiles. None if these are many."""
     before, behind = guard.limit - guard.width, guard.limit
     found: list[tuple[int, int]] = []
-    for start in domain.values(guard.first, before + 1, behind - 1):
+    starts = domain.values(guard.first, before + 1, behind - 1)
+    if len(starts) > MOST_TAILS:
+        return None
+    for start in starts:
         if found and guard.steps_to(start) == guard.steps_to(found[-1][1]):
             found[-1] = found[-1][0], start
         else:
             found.append((start, start))
-        if len(found) > MOST_TAILS:
-            return None
     low, high = domain.bounds(guard.first)
     empty = (high is None or high >= behind) if guard.test.op == "<" else (low is None or low <= before)
     return [*found, (guard.extremes[1],) * 2] if empty else found
