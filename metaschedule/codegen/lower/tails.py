@@ -20,7 +20,6 @@ That is for bodies that are long even without versions.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ...arith import Domain, conjuncts, relax, simplify
@@ -41,7 +40,6 @@ from ...ir import (
     const,
     free_vars,
     same_expr,
-    substitute,
 )
 from .flatten import guarded
 from .scope import has_load, inside
@@ -55,29 +53,24 @@ MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n v
 @dataclass(eq=False)
 class Guard:
     """A test `value < limit` or `value >= limit` on a tile, in which the value goes from `first` to
-    `first + width - 1`, in multiples of `step`."""
+    `first + width - 1`."""
 
     test: Binary
     limit: int
     first: Expr  # over the loops outside of the tile
     width: int
-    step: int
     depth: int  # the loop (counted from outside) that decides it
 
     def is_same(self, other: Guard) -> bool:
         """Whether both hold in the same tiles."""
-        mine, theirs = ((g.test.op, g.limit, g.width, g.step) for g in (self, other))
-        return mine == theirs and same_expr(self.first, other.first)
+        same_numbers = (self.test.op, self.limit, self.width) == (other.test.op, other.limit, other.width)
+        return same_numbers and same_expr(self.first, other.first)
 
     @property
     def extremes(self) -> tuple[int, int]:
         """The start of a tile that is just full and of one that is just empty."""
         before, behind = self.limit - self.width, self.limit
         return (before, behind) if self.test.op == "<" else (behind, before)
-
-    def steps_to(self, start: int) -> int:
-        """How many steps of a tile that starts there are before the limit."""
-        return -(-(self.limit - start) // self.step)
 
     @property
     def is_full(self) -> Expr:
@@ -139,23 +132,21 @@ class _Versions(Rewriter):
         if not guards:
             return _Versions(self.domain, self.loops, versions, self.known).body(body)
         guard, rest = guards[0], guards[1:]
-        found = tails(guard, domain)
+        starts = tails(guard, domain)
         full_start, empty_start = guard.extremes
         full = _Assume(self, guard, full_start).body(body)
-        if found == []:
+        if starts == []:
             return self.choose(full, rest, versions, domain)
-        cut = [body] if found is None else [_Assume(self, guard, start).body(body) for start, _ in found]
+        cut = [body] if starts is None else [_Assume(self, guard, start).body(body) for start in starts]
         count = 1 + sum(1 for version in cut if version)
         # What the whole tile passes or not may be but a small part of the body: no reason for two of all.
         if count > versions or (guard.width == 1 and count > 1):
             return self.choose(body, rest, versions, domain)
         chosen: Body = ()
-        pairs = zip(reversed(found or [(empty_start, empty_start)]), reversed(cut), strict=True)
-        for n, ((start, end), version) in enumerate(pairs):
+        for n, (start, version) in enumerate(
+            zip(reversed(starts or [empty_start]), reversed(cut), strict=True)
+        ):
             here = binary("==", guard.first, const(start))
-            if start < end:
-                least, most = binary(">=", guard.first, const(start)), binary("<=", guard.first, const(end))
-                here = all_of([least, most])
             known = domain if start == empty_start else domain.with_fact(here)
             tail = self.choose(version, rest, versions // count, known)
             chosen = (If(here, tail, chosen),) if n else tail
@@ -199,31 +190,19 @@ class _Versions(Rewriter):
         depths = [n for n, f in enumerate(self.loops) if _among(f.var, outer)]
         if not depths or len(depths) != len(outer):
             return None
-        steps = [self.step(cond.a, f.var) for f in tile if _among(f.var, used)]
-        return Guard(cond, limit, first, width, math.gcd(*steps) or 1, depths[-1])
-
-    def step(self, value: Expr, var: Var) -> int:
-        """By how much a value changes with a loop."""
-        following = substitute(value, {var: binary("+", var, 1)})
-        return as_int(simplify(binary("-", following, value), self.domain)) or 1
+        return Guard(cond, limit, first, width, depths[-1])
 
 
-def tails(guard: Guard, domain: Domain) -> list[tuple[int, int]] | None:
-    """Where a tile that is not full may start: first and last of those starts that leave the same of it, one
-    pair standing for all empty tiles. None if these are many."""
+def tails(guard: Guard, domain: Domain) -> list[int] | None:
+    """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
+    many."""
     before, behind = guard.limit - guard.width, guard.limit
-    found: list[tuple[int, int]] = []
     starts = domain.values(guard.first, before + 1, behind - 1)
     if len(starts) > MOST_TAILS:
         return None
-    for start in starts:
-        if found and guard.steps_to(start) == guard.steps_to(found[-1][1]):
-            found[-1] = found[-1][0], start
-        else:
-            found.append((start, start))
     low, high = domain.bounds(guard.first)
     empty = (high is None or high >= behind) if guard.test.op == "<" else (low is None or low <= before)
-    return [*found, (guard.extremes[1],) * 2] if empty else found
+    return [*starts, guard.extremes[1]] if empty else [*starts]
 
 
 class _Assume(Rewriter):
