@@ -82,6 +82,19 @@ def test_outcomes_in_order() -> None:
         assert confirmed[0].latency == min(confirmed[0].times)
 
 
+def test_leaders_are_confirmed_without_building_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = matmul()
+    candidates = [tiled(program, 4, 8), tiled(program, 2, 16), bound_to_a_gpu(program)]
+    built: list[int] = []
+    with Measurer(program) as m:
+        m.measure(candidates)
+        compile = m._compile
+        monkeypatch.setattr(m, "_compile", lambda makers: built.append(len(makers)) or compile(makers))
+        outcomes = m.confirm([candidates[1], tiled(program, 8, 8), candidates[0]])
+    assert built == [1]
+    assert [o.kind for o in outcomes] == ["ok"] * 3
+
+
 def test_a_hopeless_candidate_is_not_repeated() -> None:
     with Measurer(faulty.program()) as m:
         by_earlier, by_best = (

@@ -12,9 +12,7 @@ from __future__ import annotations
 from ...arith import conjuncts
 from ...ir import Body, Expr, For, If, Program, Rewriter, Stmt, Var, all_of, changed, free_vars
 from .flatten import guarded
-from .scope import is_harmless
-
-TILE_KINDS = ("unrolled", "vectorized")
+from .scope import TILE_KINDS, is_harmless
 
 
 def hoist(program: Program) -> Program:

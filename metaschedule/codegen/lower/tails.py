@@ -42,9 +42,8 @@ from ...ir import (
     same_expr,
 )
 from .flatten import guarded
-from .scope import has_load, inside
+from .scope import TILE_KINDS, has_load, inside
 
-TILE_KINDS = ("unrolled", "vectorized")
 ONE_TAIL = "one_tail"
 MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
 MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n versions the others an n-th
