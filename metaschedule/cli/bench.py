@@ -26,6 +26,7 @@ from ..target import resolve
 
 commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
 
+WIDE = 160  # columns, where no terminal says how many it has
 TABLES = {"both": (False, True), "arguments": (False,), "constants": (True,)}
 
 
@@ -75,6 +76,8 @@ def operators(
         groups = [group for group in groups if group]
         found, failures = compare_all(groups, contestants, target, status.update)
     tables = [rows for rows in found if rows]
+    if not console.is_terminal:
+        console.width = WIDE
     for rows in tables:
         console.print(as_table(rows))
     if as_json:
