@@ -302,8 +302,8 @@ def without_shared_tests(leader: Block, block: Block, links: Links) -> tuple[Blo
     shared: dict[int, int] = {}  # numbers of the leader's tests and of the block's
     for n, test in enumerate(leader.predicate):
         meant = of_iterators(test, followed)
-        for m, mine in enumerate(said) if meant is not None else ():
-            if mine is not None and same_expr(meant, mine):
+        for m, mine in enumerate(said):
+            if meant is not None and mine is not None and same_expr(meant, mine):
                 shared[n] = m
     if not shared:
         return leader, block
