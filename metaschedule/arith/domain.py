@@ -127,16 +127,13 @@ class Domain:
         return None if low is None or high is None else (low, high)
 
     def values(self, e: Expr, low: int, high: int) -> range:
-        """Those from `low` to `high`, as far as the coefficients of a sum tell, that an expression can have.
+        """Those from `low` to `high` that a sum can have, as far as its coefficients tell.
 
         >>> i, j = Var("i"), Var("j")
         >>> Domain({i: 5, j: 2}).values(i * 6 + j * 4 + 1, 0, 9)
         range(1, 10, 2)
         """
         p = canonical(e, self)
-        first, last = both(p, self)
-        low = low if first is None else max(low, first)
-        high = high if last is None else min(high, last)
         step = math.gcd(*[c for m, c in p.items() if m]) or 1
         return range(low + (p.get((), 0) - low) % step, high + 1, step)
 

@@ -32,7 +32,8 @@ class SkipZeros:
         for other in [n for n in sch.state.nodes.values() if isinstance(n, Block) and is_padding(n)]:
             load = read.get(other.writes[0].buffer)
             if load is not None and len(consumers(sch, sch.get_block(other.name))) == 1:
-                made += attempt(sch, skip, block, other, load)
+                phases = zero_strides(node, other, load)
+                made += attempt(sch, skip, block, other, phases) or attempt(sch, skip, block, other, {})
         return [*made, sch]
 
 
@@ -43,9 +44,8 @@ def is_padding(block: Block) -> bool:
     return isinstance(value, Select) and isinstance(value.b, Const) and value.b.value == 0
 
 
-def skip(sch: Schedule, block: BlockRV, padding: Block, load: Load) -> None:
+def skip(sch: Schedule, block: BlockRV, padding: Block, phases: dict[Var, int]) -> None:
     node: Block = sch.get(block)
-    phases = zero_strides(node, padding, load)
     sch.compute_inline(sch.get_block(padding.name))
     sch.annotate(block, SKIP_ZEROS, 1)
     if not phases:

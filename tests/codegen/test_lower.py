@@ -14,7 +14,6 @@ from metaschedule import Schedule, workloads
 from metaschedule.codegen.lower import PASSES, lower, steps
 from metaschedule.codegen.lower.compact import compact
 from metaschedule.codegen.lower.flatten import flatten
-from metaschedule.codegen.lower.hoist import hoist
 from metaschedule.codegen.lower.simplify import simplify_program
 from metaschedule.codegen.lower.tails import version_tails
 from metaschedule.codegen.lower.unroll import unroll_annotated
@@ -192,75 +191,6 @@ for i in T.parallel(4):
 """,
     ),
 }
-HOIST: dict[str, Case] = {
-    "a condition on a whole tile": (
-        "A[4, 8] -> C[8]",
-        """
-for r in range(4):
-    for c in range(2):
-        for i in T.unrolled(2):
-            for j in T.vectorized(2):
-                if r % 2 == 0 and c * 4 + i * 2 + j < 7:
-                    C[c * 4 + i * 2 + j] = C[c * 4 + i * 2 + j] + A[r, c * 4 + i * 2 + j]
-""",
-        """
-for r in range(4):
-    if r % 2 == 0:
-        for c in range(2):
-            for i in T.unrolled(2):
-                for j in T.vectorized(2):
-                    if c * 4 + i * 2 + j < 7:
-                        C[c * 4 + i * 2 + j] = C[c * 4 + i * 2 + j] + A[r, c * 4 + i * 2 + j]
-""",
-    ),
-    "each as far as it goes, also from below another": (
-        "A[4, 8] -> C[8]",
-        """
-for r, c in T.grid(4, 8):
-    if c < 7:
-        for k in range(3):
-            if r + k < 5 and r > 0:
-                C[c] = C[c] + A[r, c]
-""",
-        """
-for r in range(4):
-    if r > 0:
-        for c in range(8):
-            if c < 7:
-                for k in range(3):
-                    if r + k < 5:
-                        C[c] = C[c] + A[r, c]
-""",
-    ),
-    "not what loads, may trap, or is not on everything": (
-        "A[4, 8], N:int64[4] -> C[8]",
-        """
-for r, c in T.grid(4, 8):
-    if N[0] > 3:
-        C[c] = A[r, c]
-for r, c in T.grid(4, 8):
-    if r // (r - 2) > 0:
-        C[c] = A[r, c]
-for r, c in T.grid(4, 8):
-    C[c] = 0.0
-    if r > 2:
-        C[c] = A[r, c]
-""",
-        """
-for r, c in T.grid(4, 8):
-    if N[0] > 3:
-        C[c] = A[r, c]
-for r, c in T.grid(4, 8):
-    if r // (r - 2) > 0:
-        C[c] = A[r, c]
-for r, c in T.grid(4, 8):
-    C[c] = 0.0
-    if r > 2:
-        C[c] = A[r, c]
-""",
-    ),
-}
-
 TAILS: dict[str, Case] = {
     "two tails, each where it is decided": (
         "A[13, 20] -> C[13, 20]",
@@ -520,11 +450,6 @@ def test_simplify(name: str) -> None:
 @pytest.mark.parametrize("name", COMPACT)
 def test_compact(name: str) -> None:
     check_pass(compact, COMPACT[name])
-
-
-@pytest.mark.parametrize("name", HOIST)
-def test_hoist(name: str) -> None:
-    check_pass(hoist, HOIST[name])
 
 
 @pytest.mark.parametrize("name", TAILS)

@@ -196,10 +196,12 @@ def tails(guard: Guard, domain: Domain) -> list[int] | None:
     """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
     many."""
     before, behind = guard.limit - guard.width, guard.limit
-    starts = domain.values(guard.first, before + 1, behind - 1)
+    low, high = domain.bounds(guard.first)
+    first = before + 1 if low is None else max(low, before + 1)
+    last = behind - 1 if high is None else min(high, behind - 1)
+    starts = domain.values(guard.first, first, last)
     if len(starts) > MOST_TAILS:
         return None
-    low, high = domain.bounds(guard.first)
     empty = (high is None or high >= behind) if guard.test.op == "<" else (low is None or low <= before)
     return [*starts, guard.extremes[1]] if empty else [*starts]
 
