@@ -19,7 +19,7 @@ from ..target import Target, missing_features, resolve
 from .arena import Arena
 from .cold import cold_inputs
 from .inputs import arrays, values_of
-from .numerics import exact_magnitude, tolerance
+from .numerics import amplification, exact_magnitude, tolerance
 from .outcome import Limits, MeasureError, Outcome, one_line
 from .pool import Job, Pool
 from .reference import reference_kernel
@@ -38,12 +38,14 @@ Candidate = Program | Kernel
 
 @dataclass(frozen=True)
 class Built:
-    """`code` is the object code of the steps, one after the other, of these `sizes`."""
+    """`code` is the object code of the steps, one after the other, of these `sizes`. `tolerance` is how far
+    results may be off."""
 
     steps: list[Step]
     sizes: list[int]
     code: bytes
     seconds: float
+    tolerance: float
 
 
 class Measurer:
@@ -83,7 +85,6 @@ class Measurer:
         setup = {
             # The first ones are cores of their own: Linux counts the second threads of cores last.
             "cores": available[: threads or self._target.cores],
-            "tolerance": 0.0 if self._magnitude else tolerance(program),
             "inputs": [asdict(spec) for spec in self._inputs],
             "outputs": [asdict(spec) for spec in self._outputs],
             "arena": self._arena.fd,
@@ -138,19 +139,29 @@ class Measurer:
         """Everything is built before anything runs: one would spoil the other's times."""
         self._runner.start()
         makers = [partial(self._steps, candidate) for candidate in candidates]
+        tolerances = list(map(self._tolerance, candidates))
         if self._has_reference:
-            return self._compile(makers)
+            return self._compile(makers, tolerances)
         as_written = partial(reference_kernel, self._program, self._target)
-        reference, *entries = self._compile([lambda: steps_of(as_written(), self._target), *makers])
+        reference, *entries = self._compile(
+            [lambda: steps_of(as_written(), self._target), *makers], [0.0, *tolerances]
+        )
         self._establish(reference)
         return entries
+
+    def _tolerance(self, candidate: Candidate) -> float:
+        """0 where results are exact: also those of sums in another order, but not what takes more digits."""
+        more = amplification(candidate) if isinstance(candidate, Program) else 1.0
+        return 0.0 if self._magnitude and more == 1 else tolerance(self._program) * more
 
     def _steps(self, candidate: Candidate) -> list[Step]:
         if shapes(candidate.params) != shapes(self._inputs + self._outputs):
             raise ScheduleError("its parameters are not the workload's")
         return steps_of(candidate, self._target)
 
-    def _compile(self, makers: Sequence[Callable[[], list[Step]]]) -> list[Built | Outcome]:
+    def _compile(
+        self, makers: Sequence[Callable[[], list[Step]]], tolerances: Sequence[float]
+    ) -> list[Built | Outcome]:
         made: dict[int, tuple[list[Step], float]] = {}
         entries: dict[int, Built | Outcome] = {}
 
@@ -173,7 +184,7 @@ class Measurer:
             steps, seconds = made.pop(job.key)
             seconds += answer.get("seconds", 0.0)
             if answer["kind"] == "ok":
-                entries[job.key] = Built(steps, answer["sizes"], code, seconds)
+                entries[job.key] = Built(steps, answer["sizes"], code, seconds, tolerances[job.key])
             else:
                 entries[job.key] = Outcome(answer["kind"], detail=answer["detail"], build_seconds=seconds)
         return [entries[i] for i in range(len(makers))]
@@ -205,7 +216,7 @@ class Measurer:
 
     def _job(self, key: int, built: Built, seconds: float, **more: float | bool | None) -> Job:
         steps = [step.to_json() for step in built.steps]
-        return Job(key, seconds, {"steps": steps, "sizes": built.sizes, **more}, built.code)
+        return Job(key, seconds, {"steps": steps, "sizes": built.sizes, "tolerance": built.tolerance, **more}, built.code)
 
     def _establish(self, reference: Built | Outcome) -> None:
         """Fill the arena: inputs and what the program makes of them as written.

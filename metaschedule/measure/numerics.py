@@ -34,6 +34,7 @@ from ..ir import (
     Var,
     While,
     as_int,
+    blocks,
     expressions,
     free_vars,
     integer_limits,
@@ -41,6 +42,7 @@ from ..ir import (
     is_integer,
     subexpressions,
 )
+from ..schedule.primitive.winograd import ROUNDING
 
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of the significand
 LARGEST = 20  # bits of the largest inputs tried
@@ -48,7 +50,6 @@ UNKNOWN = 1 << 12  # iterations assumed of a loop whose extent is data
 SAFETY = 8  # times the error expected of K random roundings
 FEWEST = 16  # roundings assumed of any program
 MANY = 1 << 16  # terms, from which on errors of a sum grow with their number
-ROUNDING = "rounding"  # annotation of a program: its errors are so many times those of sums of that length
 EXACT_CALLS = ("abs", "floor", "ceil", "round", "trunc", "isnan", "isinf")
 INFINITE = 2.0**100  # the start of a minimum or maximum: no operand of a sum
 
@@ -76,7 +77,7 @@ def exact_magnitude(program: Program, integers: Mapping[Buffer, int]) -> int | N
 def tolerance(program: Program) -> float:
     """How far results may differ, relative to the largest: K roundings add up as their square root, and more
     where one accumulator outgrows its terms so that they are always rounded the same way. Where large terms
-    cancel it is more, which a program has to say (`ROUNDING`)."""
+    cancel it is more, which a program, or a candidate's block, has to say (`ROUNDING`)."""
     terms = sum(
         trips(stmt, scope)
         for stmt, scope in statements(program.body)
@@ -86,6 +87,11 @@ def tolerance(program: Program) -> float:
     rounding = max((2.0 ** -DIGITS[dtype] for dtype in floats), default=0.0)
     roundings = max(math.sqrt(max(FEWEST, terms)), terms / math.sqrt(MANY))
     return SAFETY * rounding * roundings * program.annotations.get(ROUNDING, 1)
+
+
+def amplification(candidate: Program) -> float:
+    """How many times as far as others a candidate may be off, by what its blocks say."""
+    return math.prod(block.annotations.get(ROUNDING, 1) for block in blocks(candidate))
 
 
 def statements(body: Body, scope: Scope = ()) -> Iterator[tuple[Stmt, Scope]]:

@@ -45,7 +45,6 @@ class Trial:
     def __init__(self, setup: Header) -> None:
         os.sched_setaffinity(0, setup["cores"])
         self._threads = len(setup["cores"])
-        self._tolerance: float = setup["tolerance"]
         inputs = [ArgSpec(**spec) for spec in setup["inputs"]]
         self._outputs = [ArgSpec(**spec) for spec in setup["outputs"]]
         arena = Arena([*inputs, *self._outputs, *self._outputs], setup["arena"])
@@ -68,14 +67,14 @@ class Trial:
             seconds = self._call(exe, step, NAN)
             if reference:  # the parent reads it from the guarded outputs
                 return {"kind": "ok"}, b""
-            self._compare(self._guarded)
+            self._compare(self._guarded, header["tolerance"])
             bar = HOPELESS * header["best"] + OVERHEAD if header["best"] else math.inf
             if seconds > max(bar, LONG):
                 return {"kind": "ok", "times": [seconds]}, b""
             times = self._time(exe, step, bar, header["min_time"])
-            self._compare(self._timed)
+            self._compare(self._timed, header["tolerance"])
             self._call(exe, step, HUGE)
-            self._compare(self._guarded)
+            self._compare(self._guarded, header["tolerance"])
         except RuntimeError as error:  # also what a failed assertion raises
             return {"kind": "wrong result", "detail": one_line(str(error))}, b""
         return {"kind": "ok", "times": times}, b""
@@ -96,10 +95,10 @@ class Trial:
         exe.fill_workspace(garbage)
         return stopwatch(exe, self._arguments(step, self._guarded))
 
-    def _compare(self, arguments: Sequence[np.ndarray]) -> None:
+    def _compare(self, arguments: Sequence[np.ndarray], tolerance: float) -> None:
         results = arguments[self._input_count :]
         for spec, got, want in zip(self._outputs, results, self._expected, strict=True):
-            if found := difference(spec, got, want, self._tolerance):
+            if found := difference(spec, got, want, tolerance):
                 raise Wrong(found)
 
     def _time(self, exe: Executable, step: Step, bar: float, min_time: float) -> list[float]:

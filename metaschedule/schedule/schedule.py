@@ -21,6 +21,7 @@ from .primitive.padding import PaddingSteps
 from .primitive.partition import PartitionSteps
 from .primitive.query import QuerySteps
 from .primitive.reduction import ReductionSteps
+from .primitive.winograd import WinogradSteps
 from .sampling import SamplingSteps
 from .state import State
 from .trace import Choose, Instruction, Trace
@@ -37,6 +38,7 @@ class Schedule(
     PaddingSteps,
     CacheSteps,
     ReductionSteps,
+    WinogradSteps,
     BlockizeSteps,
     LayoutSteps,
 ):

@@ -14,6 +14,7 @@ from .row_fusion import FuseRows
 from .rules import ApplyCustomRule
 from .space import Space
 from .transforms import UnrollTransforms
+from .winograd import Winograd
 from .with_intrinsic import RewriteTensorize
 from .zeros import SkipZeros
 
@@ -29,6 +30,7 @@ def default(target: Target | str = "native") -> Space:
             ApplyCustomRule(),
             InlineConstants(),
             AutoInline(),
+            Winograd(),
             UnrollTransforms(),
             SkipZeros(),
             FuseRows(),

@@ -113,8 +113,14 @@ class Nest:
     width: ExprRV  # of the columns
 
 
-def tile(sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target) -> None:
+def tile(
+    sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target,
+    first: Var | None = None,
+) -> None:  # fmt: skip
+    """A block that has been moved into loops is tiled there, without chunks. `first`: the outermost tiles."""
     node: Block = sch.get(block)
+    outer = sch.get_loops(block)[: -len(node.iters)]
+    loops = sch.get_loops(block, len(node.iters))
     after = epilogue(sch, block)
     result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
     if after:
@@ -122,18 +128,21 @@ def tile(sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bo
     streamed = streamed_operand(node, along) if pack != "no" else None
     packed = sch.cache_read(block, streamed[0], "global") if streamed else None
 
-    nest = split_loops(sch, node, sch.get_loops(block), along, target)
+    nest = split_loops(sch, node, loops, along, target, chunked=not outer)
     if packed and streamed and pack == "whole":
         pack_whole(sch, packed, streamed[1], nest.width, target)
-    others = [loop for v, loop in nest.tiles.items() if v is not along]
+    others = [loop for v, loop in nest.tiles.items() if v is not along and v is not first]
     tiles = [nest.tiles[along], *others] if columns_first else [*others, nest.tiles[along]]
+    if first is not None:
+        tiles.insert(0, nest.tiles[first])
     sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, nest.columns)
     sch.reverse_compute_at(result, tiles[-1])
     if packed and streamed and pack == "panel":
         pack_panel(sch, packed, streamed[1], nest.tiles[along], target)
-
-    sch.parallel(sch.fuse(*nest.chunks) if len(nest.chunks) > 1 else nest.chunks[0])
-    *rows, columns = sch.get_loops(result)[1 + len(tiles) :]
+    if nest.chunks:
+        outer = [sch.fuse(*nest.chunks) if len(nest.chunks) > 1 else nest.chunks[0]]
+        sch.parallel(outer[0])
+    *rows, columns = sch.get_loops(result)[len(outer) + len(tiles) :]
     for loop in (nest.columns, columns):
         sch.vectorize(loop)
     for loop in (nest.reductions[-1], *nest.rows, *rows):
@@ -144,8 +153,10 @@ def tile(sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bo
         sch.annotate(done, CLAIMED, f"RegisterTiling, packing {pack}, {faster} inside")
 
 
-def split_loops(sch: Schedule, node: Block, loops: list[LoopRV], along: Var, target: Target) -> Nest:
-    """Cut the register tile out of the loops, then cut what is around it into chunks of tiles."""
+def split_loops(
+    sch: Schedule, node: Block, loops: list[LoopRV], along: Var, target: Target, chunked: bool
+) -> Nest:
+    """Cut the register tile out of the loops, then, if wanted, cut what is around it into chunks of tiles."""
     outside = dict(zip([it.var for it in node.iters], loops))
     *reductions, last = [outside[it.var] for it in node.iters if it.kind == "reduce"]
     spatial = [it for it in node.iters if it.kind == "spatial"]
@@ -165,9 +176,13 @@ def split_loops(sch: Schedule, node: Block, loops: list[LoopRV], along: Var, tar
     tiles: dict[Var, LoopRV] = {}
     for it in spatial:
         loop = outside[it.var]
+        if not chunked:
+            tiles[it.var] = loop
+            continue
         if extent(it) != 1:
             loop, tiles[it.var] = sch.split(loop, sch.sample_tile(loop, 2, max_waste=MOST_WASTE))
         chunks.append(loop)
-    chunks += groups  # of the same rows, one after the other
+    if chunked:
+        chunks += groups  # of the same rows, one after the other
     reductions += sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
     return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1])

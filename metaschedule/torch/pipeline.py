@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir import Program, changed
-from ..measure.numerics import ROUNDING
+from ..schedule.primitive.winograd import ROUNDING
 from .fuse import Group, fuse, program_of
 from .graph import Graph, Target
 from .lowering import Kind, NotLowered

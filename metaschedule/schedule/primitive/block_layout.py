@@ -16,6 +16,7 @@ from ..analysis.reducers import find_reducer
 from ..state import Key, State
 from .base import BlockRV, Primitive, primitive
 from .loops import check_plain
+from .nests import perfect_nest
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class TransformBlockLayout(Primitive):
         found = index_map(self.index_map, len(extents))
         shape = image_shape(self.index_map, extents)
         has_gaps = math.prod(shape) != math.prod(extents)
-        chain = self.loops(s, block)
+        chain = check_own_loops(s, block, "transform the layout")
         why = order_matters(s, block)
         if why:
             raise ScheduleError(
@@ -68,25 +69,6 @@ class TransformBlockLayout(Primitive):
         values = {it.var: simplify(e, domain) for it, e in zip(block.iters, back, strict=True)}
         gaps = found.gaps(extents, [it.var for it in iters], domain) if has_gaps else []
         return BlockLayoutPlan(block, chain, iters, values, [simplify(negation(test)) for test in gaps])
-
-    def loops(self, s: State, block: Block) -> list[Var]:
-        """The loops that hold this block and nothing else."""
-        chain: list[Var] = []
-        below: Key = block.name
-        for above in s.ancestors(block.name):
-            if not isinstance(above, Var) or not s.is_only_child(below, of=above):
-                break
-            chain.append(above)
-            below = above
-        for var in chain:
-            check_plain(s.nodes[var], "transform the block's layout")
-        if not runs_once_per_point(s, block, chain):
-            raise ScheduleError(
-                f"the loops of block {block.name!r} are not known to run every point of its iterators once",
-                marks={block.name: "the loops that hold nothing else"},
-                help="transform the layout before moving the block",
-            )
-        return chain
 
     def iterators(self, block: Block, found: IndexMap, shape: tuple[int, ...]) -> tuple[Iter, ...]:
         kinds = dict(zip(found.inputs, [it.kind for it in block.iters], strict=True))
@@ -142,6 +124,21 @@ class TransformBlockLayout(Primitive):
         for var in plan.chain:
             s.forget(var)
         return ()
+
+
+def check_own_loops(s: State, block: Block, what: str) -> list[Var]:
+    """The loops that hold this block and nothing else, innermost first; raises if they do not run every point
+    of its iterators once, or have a kind."""
+    chain = perfect_nest(s, block)[::-1]
+    for var in chain:
+        check_plain(s.nodes[var], what)
+    if not runs_once_per_point(s, block, chain):
+        raise ScheduleError(
+            f"the loops of block {block.name!r} are not known to run every point of its iterators once",
+            marks={block.name: "the loops that hold nothing else"},
+            help=f"{what} before moving the block",
+        )
+    return chain
 
 
 @primitive("reorder_block_iter_var")

@@ -1,0 +1,333 @@
+"""winograd: a convolution along one dimension by minimal filtering, with fewer multiplications."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ...arith import Domain
+from ...errors import ScheduleError
+from ...ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Load,
+    Store,
+    Substitute,
+    Var,
+    as_int,
+    changed,
+    const,
+    free_vars,
+    select,
+)
+from ..analysis.minimal_filter import MOST_POINTS, MinimalFilter, minimal_filter
+from ..analysis.reducers import find_reducer
+from ..linear import linear
+from ..state import ROOT, State
+from .base import BlockRV, LoopRV, Primitive, Steps, primitive
+from .block_layout import check_own_loops
+from .cache_stage import point
+from .nests import insert
+
+ROUNDING = "rounding"  # annotation: errors are so many times those of adding up the terms as written
+PRECISE = ("float32", "float64")  # of the others a filter would leave too few digits
+
+
+@dataclass(slots=True)
+class WinogradPlan:
+    block: Block
+    chain: list[Var]  # loops, innermost first
+    along: Iter  # spatial: the dimension of results that is filtered
+    tap: Iter  # the reduction over taps
+    store: Store
+    data: Load
+    dimension: int  # of the data, in which the filter moves
+    stride: int  # of results there
+    dilation: int  # of taps
+    offset: int
+    weight: Load
+    phases: int  # taps that are so many apart meet the same elements in the next tile
+    filter: MinimalFilter
+
+
+@primitive("winograd")
+class Winograd(Primitive):
+    """Compute tiles of neighbouring results of a convolution out of products at a few points.
+
+    rewrite:   for i, k: C[i] += A[i + k] * W[k]                                (3 taps, tile=2)
+          -->  for a, u: A_points[a, u] = [A[2u] - A[2u + 2], A[2u + 1] + A[2u + 2], ...][a]
+               for a:    W_points[a]    = [W[0], (W[0] + W[1] + W[2]) / 2, ...][a]
+               for a, u: C_products[a, u] += A_points[a, u] * W_points[a]
+               for i:    C[i] = [C_products[0, i // 2] + C_products[1, i // 2] + ..., ...][i % 2]
+    requires:  1. the block adds up products of two loads of float32 or float64, starting from 0
+               2. its loops hold nothing else, are serial, and run every point of its iterators once; nothing
+                  is around them
+               3. the loop drives a spatial iterator that is an index of the result, and moves one index of
+                  one factor, together with a reduction iterator: stride * i + dilation * k + offset
+               4. that factor depends on the reduction iterator nowhere else, the other one on i nowhere
+               5. the dilation divides the stride
+               6. tile + taps - 1, taps being those of one phase of the stride, is at most 8
+    Of 4 taps and tiles of 4 there are 7 products instead of 16. Rounding errors are a few times as large, and an
+    infinity or NaN spreads to the results that share its tile.
+    """
+
+    block: BlockRV
+    loop: LoopRV
+    tile: int
+
+    def check(self, s: State) -> WinogradPlan:
+        block = s.block(self.block)
+        chain = check_own_loops(s, block, "use winograd")
+        if s.scope(block.name) is not ROOT or not chain or s.parent[chain[-1]] is not ROOT:
+            raise ScheduleError(f"block {block.name!r} is inside of something", marks={block.name: "not alone"})
+        store, factors = self.product(block)
+        loop = s.loop(self.loop).var
+        along = next((it for it, b in zip(block.iters, block.bindings) if b is loop), None)
+        if along is None or along.kind != "spatial" or not any(i is along.var for i in store.indices):
+            raise ScheduleError(
+                f"the loop over {loop.name} is not that of a dimension of the result",
+                marks={loop: "not an index of the result"},
+            )
+        if any(uses(i, along.var) for i in store.indices if i is not along.var):
+            raise self.no_filter(block, f"{along.var.name} is in several indices of the result")
+        for data, weight in (factors, factors[::-1]):
+            found = [n for n, index in enumerate(data.indices) if uses(index, along.var)]
+            if found and not any(uses(index, along.var) for index in weight.indices):
+                return self.plan(block, chain, store, along, data, found, weight)
+        raise self.no_filter(block, f"{along.var.name} must be an index of one factor and not of the other")
+
+    def product(self, block: Block) -> tuple[Store, tuple[Load, Load]]:
+        reducer = find_reducer(block)
+        if reducer is not None and reducer.ops == ("+",) and is_zero(reducer.identities[0]):
+            (store,), (term,) = reducer.stores, reducer.terms
+            factors = (term.a, term.b) if isinstance(term, Binary) and term.op == "*" else ()
+            loads = [e for e in factors if isinstance(e, Load)]
+            if len(loads) == 2 and term.dtype in PRECISE and term.dtype == store.buffer.dtype:
+                return store, (loads[0], loads[1])
+        raise ScheduleError(
+            f"block {block.name!r} does not add up products of two elements in float32 or float64, from 0",
+            marks={block.name: "not a sum of products"},
+        )
+
+    def plan(
+        self, block: Block, chain: list[Var], store: Store, along: Iter, data: Load, found: list[int], weight: Load
+    ) -> WinogradPlan:
+        dimension = found[0]
+        terms, offset = linear(data.indices[dimension])
+        moved = dict(terms)
+        stride = moved.pop(along.var, 0)
+        taps = [it for it in block.iters if it.kind == "reduce" and it.var in moved]
+        if len(found) > 1 or len(moved) != 1 or len(taps) != 1 or stride < 1:
+            raise self.no_filter(
+                block, f"{data.indices[dimension]} is not {along.var.name} and a reduction iterator, times constants"
+            )
+        (tap,) = taps
+        dilation = moved[tap.var]
+        others = [i for n, i in enumerate(data.indices) if n != dimension]
+        if any(uses(i, tap.var) for i in others):
+            raise self.no_filter(block, f"{tap.var.name} is in several indices of {data.buffer.name}")
+        if dilation < 1 or stride % dilation:
+            raise self.no_filter(block, f"the dilation, {dilation}, does not divide the stride, {stride}")
+        phases = stride // dilation
+        count = -(-(as_int(tap.extent) or 1) // phases)
+        if not isinstance(self.tile, int) or not 2 <= self.tile <= MOST_POINTS + 1 - count:
+            raise ScheduleError(
+                f"tile is {self.tile!r}: with {count} taps in a phase it must be from 2 to {MOST_POINTS + 1 - count}",
+                marks={block.name: f"{tap.extent} taps, stride {stride}"},
+            )
+        made = minimal_filter(self.tile, count)
+        return WinogradPlan(
+            block, chain, along, tap, store, data, dimension, stride, dilation, offset, weight, phases, made
+        )
+
+    def no_filter(self, block: Block, why: str) -> ScheduleError:
+        return ScheduleError(f"block {block.name!r} is no filter: {why}", marks={block.name: "not a filter"})
+
+    def apply(self, s: State, plan: WinogradPlan) -> tuple[Any, ...]:
+        block, tile = plan.block, self.tile
+        tiles = -(-(as_int(plan.along.extent) or 0) // tile)
+        points = Iter(Var("v_a"), const(len(plan.filter.data)))
+        across = Iter(Var(f"{plan.along.var.name}_tile"), const(tiles))
+        phase = Iter(Var(f"{plan.tap.var.name}_phase"), const(plan.phases))
+        made = [
+            data_stage(plan, tile, points, across, phase),
+            weight_stage(plan, points, phase),
+        ]
+        products = products_stage(plan, points, across, phase, *[m.writes[0] for m in made])
+        result = result_stage(plan, products.writes[0].buffer, tile)
+        s.allocs = (*s.allocs, *[b.writes[0].buffer for b in (*made, products)])
+        keys = [s.add(b) for b in (*made, products)]
+        s.nodes[block.name] = result
+        nests = [around(s, key) for key in (*keys, block.name)]
+        insert(s, plan.chain[-1], nests)
+        for var in plan.chain:
+            s.forget(var)
+        return tuple(keys)
+
+
+def uses(e: Expr, var: Var) -> bool:
+    return any(x is var for x in free_vars(e))
+
+
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
+
+
+def around(s: State, key: str) -> Var:
+    """Loops over the iterators of a block, which are bound to them."""
+    block: Block = s.nodes[key]
+    loops = [For(s.fresh(it.var.name.removeprefix("v_")), it.extent, ()) for it in block.iters]
+    s.update(key, bindings=tuple([loop.var for loop in loops]))
+    return s.nest(loops, [key])
+
+
+def unbound(
+    name: str, iters: Sequence[Iter], reads: Sequence[Load], store: Store, init: tuple[Store, ...] = ()
+) -> Block:
+    regions = tuple([point(load.buffer, load.indices) for load in reads])
+    bindings = tuple([const(0) for _ in iters])
+    return Block(name, tuple(iters), bindings, regions, (point(store.buffer, store.indices),), (store,), init)
+
+
+def data_stage(plan: WinogradPlan, tile: int, points: Iter, across: Iter, phase: Iter) -> Block:
+    """The values of every row of the data: dimension n becomes points, tiles and phases."""
+    source, n = plan.data.buffer, plan.dimension
+    iters = [Iter(Var(f"v{k}"), const(size)) for k, size in enumerate(source.shape)]
+    new = (points, across, phase)
+    iters[n : n + 1] = new
+    target = Buffer(f"{source.name}_points", tuple([as_int(it.extent) or 0 for it in iters]), source.dtype)
+    domain = Domain({it.var: it.extent for it in new})
+    loads: list[Load] = []
+    values: list[Expr] = []
+    for element in range(len(plan.filter.data)):
+        at = (across.var * tile + element) * plan.stride + phase.var * plan.dilation + plan.offset
+        others = [it.var for it in iters]
+        load = Load(source, (*others[:n], at, *others[n + 3 :]))
+        inside = at < source.shape[n]
+        loads.append(load)
+        values.append(load if domain.prove(inside) else select(inside, load, const(0, source.dtype)))
+    value = chosen(points.var, [combination(row, values) for row in plan.filter.data])
+    return unbound(target.name, iters, loads, Store(target, tuple([it.var for it in iters]), value))
+
+
+def weight_stage(plan: WinogradPlan, points: Iter, phase: Iter) -> Block:
+    """The values of the taps, for all iterators that choose them."""
+    load, tap = plan.weight, plan.tap
+    known = {it.var: it for it in plan.block.iters}
+    order = choosing(plan)
+    fresh = {v: Iter(Var(v.name), known[v].extent) for v in order if v is not tap.var}
+    iters = [points, *[phase if v is tap.var else fresh[v] for v in order]]
+    target = Buffer(
+        f"{load.buffer.name}_points", tuple([as_int(it.extent) or 0 for it in iters]), load.buffer.dtype
+    )
+    domain = Domain({it.var: it.extent for it in iters})
+    names: dict[Var, Expr] = {v: it.var for v, it in fresh.items()}
+    loads: list[Load] = []
+    values: list[Expr] = []
+    for k in range(len(plan.filter.taps[0])):
+        at = phase.var + k * plan.phases
+        sub = Substitute({**names, tap.var: at})
+        one = Load(load.buffer, sub.exprs(load.indices))
+        inside = at < tap.extent
+        loads.append(one)
+        values.append(one if domain.prove(inside) else select(inside, one, const(0, load.dtype)))
+    value = chosen(points.var, [combination(row, values) for row in plan.filter.taps])
+    return unbound(target.name, iters, loads, Store(target, tuple([it.var for it in iters]), value))
+
+
+def choosing(plan: WinogradPlan) -> list[Var]:
+    """The iterators by which a weight is chosen, in the order of its indices."""
+    found = dict.fromkeys([v for index in plan.weight.indices for v in free_vars(index)])
+    return list(found | {plan.tap.var: None})
+
+
+def products_stage(
+    plan: WinogradPlan, points: Iter, across: Iter, phase: Iter, data: Any, weights: Any
+) -> Block:
+    """The block as it was, over points and tiles instead of results, over phases instead of taps."""
+    along, tap, store = plan.along.var, plan.tap.var, plan.store
+    iters: list[Iter] = []
+    for it in plan.block.iters:
+        if it.var is along:
+            iters += [points, across]
+        else:
+            iters.append(Iter(phase.var, phase.extent, "reduce") if it.var is tap else it)
+    own = {it.var: Iter(Var(it.var.name), it.extent, it.kind) for it in iters}
+    sub = Substitute({v: it.var for v, it in own.items()})
+    n = plan.dimension
+    before, after = plan.data.indices[:n], plan.data.indices[n + 1 :]
+    factor = Load(data.buffer, sub.exprs((*before, points.var, across.var, phase.var, *after)))
+    choice = [phase.var if v is tap else v for v in choosing(plan)]
+    other = Load(weights.buffer, sub.exprs((points.var, *choice)))
+    where, shape = list(store.indices), list(store.buffer.shape)
+    d = next(k for k, index in enumerate(where) if index is along)
+    where[d : d + 1] = [points.var, across.var]
+    shape[d : d + 1] = [as_int(points.extent) or 0, as_int(across.extent) or 0]
+    target = Buffer(f"{store.buffer.name}_products", tuple(shape), store.buffer.dtype)
+    at = sub.exprs(tuple(where))
+    update = Store(target, at, Load(target, at) + factor * other)
+    start = Store(target, at, const(0, target.dtype))
+    return unbound(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
+
+
+def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
+    along, store = plan.along.var, plan.store
+    d = next(k for k, index in enumerate(store.indices) if index is along)
+    loads: list[Load] = []
+    for a in range(products.shape[d]):
+        where = list(store.indices)
+        where[d : d + 1] = [const(a), along // tile]
+        loads.append(Load(products, tuple(where)))
+    value = chosen(along % tile, [combination(row, loads) for row in plan.filter.results])
+    iters = [it for it in plan.block.iters if it.kind == "spatial"]
+    block = unbound(plan.block.name, iters, loads, Store(store.buffer, store.indices, value))
+    rounding = {ROUNDING: math.ceil(plan.filter.amplification)}
+    return changed(block, annotations={**plan.block.annotations, **rounding})
+
+
+def combination(row: tuple[Fraction, ...], values: Sequence[Expr]) -> Expr:
+    """The sum of `values`, each times its factor."""
+    total: Expr | None = None
+    for factor, value in zip(row, values, strict=True):
+        if factor == 0:
+            continue
+        if total is None:
+            total = value if factor == 1 else value * float(factor)
+        elif abs(factor) == 1:
+            total = total + value if factor == 1 else total - value
+        else:
+            total = total + value * float(factor)
+    assert total is not None
+    return total
+
+
+def chosen(at: Expr, values: Sequence[Expr]) -> Expr:
+    """`values[at]`."""
+    *others, result = values
+    for n, value in reversed(list(enumerate(others))):
+        result = select(at == n, value, result)
+    return result
+
+
+class WinogradSteps(Steps):
+    def winograd(self, block: BlockRV, loop: LoopRV, tile: int) -> tuple[BlockRV, BlockRV, BlockRV]:
+        """Compute tiles of a convolution along a loop by minimal filtering; gives the blocks that transform the
+        data and the weights, and that of the products. The block is then what transforms these back. See
+        `Winograd`.
+
+        >>> from metaschedule import Schedule, workloads
+        >>> sch = Schedule(workloads.create("C1D"))
+        >>> conv = sch.get_block("conv")
+        >>> sch.winograd(conv, sch.get_loops(conv)[1], 4)
+        (b1, b2, b3)
+        """
+        data, weights, products = self.run(Winograd(block, loop, tile))
+        return data, weights, products

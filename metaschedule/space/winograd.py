@@ -1,0 +1,182 @@
+"""Winograd: convolutions along one dimension out of fewer products, chunk by chunk.
+
+    for rows of the data (in parallel): their values at the points               vectors
+    for weights: their values at the points                                      vectors
+    for chunks of rows and columns of the result (in parallel):
+        for points, tiles of registers: products = sums over the other terms     as RegisterTiling has it
+        for tiles: results = combinations of the products                        vectors
+
+The products of a chunk stay in a near cache. Of 7 taps with stride 2, tiles of 5 results take 16 products
+instead of 35.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import Block, Var, as_int
+from ..schedule import BlockRV, LoopRV, Schedule
+from ..schedule.analysis.minimal_filter import MOST_POINTS
+from ..schedule.linear import linear
+from ..target import Target
+from .facts import (
+    CLAIMED,
+    attempt,
+    epilogue,
+    extent,
+    has_reuse,
+    loads,
+    mentions,
+    only_store,
+    plain_loops,
+    stride,
+    vector_iterator,
+    volume,
+)
+from .register_tiling import MOST_WASTE, tile
+from .stage import parallel_outside
+from .transforms import is_stage, producers
+
+LEAST_COLUMNS = 2  # vectors of results that share a transformed element, for the transform to pay
+LEAST_TERMS = 16  # of a sum besides the taps of the dimension
+LEAST_GAIN = 1.5  # times fewer multiplications
+OVERHEAD = 1  # products that the other work of a tile takes as long as
+
+
+@dataclass(frozen=True)
+class Filter:
+    along: Var
+    tile: int
+    gain: float  # how many times fewer multiplications
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """Fork: the last dimension in which a convolution can be filtered so, in tiles of the best size."""
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        columns = vector_iterator(node)
+        if columns is None or not has_reuse(node) or not plain_loops(sch, block):
+            return [sch]
+        made: list[Schedule] = []
+        for chosen in filters(node, columns, target)[:1]:
+            for columns_first in (False, True):
+                made += attempt(sch, filtered, block, chosen, columns_first, target)
+        return [*made, sch]
+
+
+def filters(node: Block, columns: Var, target: Target) -> list[Filter]:
+    """The spatial iterators that a reduction iterator moves with, the last first."""
+    width = {it.var: extent(it) or 1 for it in node.iters}
+    if width[columns] < LEAST_COLUMNS * target.lanes(node.writes[0].buffer.dtype):
+        return []
+    found: list[Filter] = []
+    for load in loads(node):
+        if mentions(load, columns):
+            continue
+        for index in load.indices:
+            moved = {v: factor for v, factor in linear(index)[0] if isinstance(v, Var)}
+            spatial = [it.var for it in node.iters if it.kind == "spatial" and it.var in moved]
+            taps = [it.var for it in node.iters if it.kind == "reduce" and it.var in moved]
+            if len(spatial) != 1 or len(taps) != 1 or min(moved.values()) < 1:
+                continue
+            terms = (volume(node, "reduce") or 1) // width[taps[0]]
+            phases, rest = divmod(moved[spatial[0]], moved[taps[0]])
+            if terms >= LEAST_TERMS and not rest:
+                found += [f for f in [best(spatial[0], width[spatial[0]], width[taps[0]], phases)] if f]
+    return [f for f in found[::-1] if f.gain >= LEAST_GAIN]
+
+
+def best(along: Var, results: int, taps: int, phases: int) -> Filter | None:
+    """Tiles of the size with the fewest products."""
+    each = -(-taps // phases)
+
+    def work(size: int) -> int:
+        return (size + each - 1 + OVERHEAD) * phases * -(-results // size)
+
+    sizes = range(2, MOST_POINTS + 2 - each)
+    if not sizes or each < 2:
+        return None
+    size = min(sizes, key=work)
+    return Filter(along, size, results * taps / (work(size) or 1))
+
+
+def filtered(sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool, target: Target) -> None:
+    node: Block = sch.get(block)
+    loop = sch.get_loops(block)[[it.var is chosen.along for it in node.iters].index(True)]
+    data, weights, products = sch.winograd(block, loop, chosen.tile)
+    for stage in (data, weights):
+        transform(sch, stage, target)
+    after = epilogue(sch, block)
+    if after:
+        sch.compute_inline(block)
+    result = sch.get_block(after) if after else block
+    chunk = chunks(sch, result, chosen, target)
+    sch.compute_at(products, chunk[-1])
+    made: Block = sch.get(products)
+    columns = vector_iterator(made)
+    assert columns is not None
+    (points,) = [it.var for it in made.iters if it.var.name == "v_a"]
+    sch.parallel(sch.fuse(*chunk) if len(chunk) > 1 else chunk[0])
+    tile(sch, products, columns, "no", columns_first, target, points)
+
+
+def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """Points unrolled around vectors; what is padded for it is padded row by row."""
+    node: Block = sch.get(block)
+    store, columns = only_store(node), vector_iterator(node)
+    assert store is not None
+    lanes = target.lanes(store.buffer.dtype)
+    sizes = {it.var: extent(it) or 1 for it in node.iters}
+    loops = dict(zip(sizes, sch.get_loops(block)))
+    (points,) = [v for v in loops if v.name == "v_a"]
+    outer = [v for v in loops if v is not columns and v is not points]
+    unrolled = loops[points]
+    if columns is None:
+        return
+    inner, width = loops[columns], sizes[columns]
+    sch.reorder(*[loops[v] for v in outer], unrolled, inner)
+    around = [loops[v] for v in outer]
+    if width < lanes and outer and stride(store, outer[-1]) == width:
+        sch.reorder(*around[:-1], unrolled, around[-1])
+        inner = sch.fuse(around.pop(), inner)
+        width *= sizes[outer.pop()]
+    if width > lanes:
+        more, inner = sch.split(inner, [None, lanes])
+        sch.reorder(*around, more, unrolled)
+        around.append(more)
+    sch.vectorize(inner)
+    sch.unroll(unrolled)
+    parallel_outside(sch, around[:-1] or around, [sizes[v] for v in outer][: len(around)], target)
+    sch.annotate(block, CLAIMED, "Winograd")
+
+
+def chunks(sch: Schedule, block: BlockRV, chosen: Filter, target: Target) -> list[LoopRV]:
+    """Cut the results into chunks, of which each has whole lines along the filter; in one, a tile of results
+    is unrolled around a vector of columns. Gives the loops over chunks."""
+    node: Block = sch.get(block)
+    columns = vector_iterator(node)
+    assert columns is not None
+    (along,) = [it.var for it in node.iters if it.var.name == chosen.along.name]
+    lanes = target.lanes(node.writes[0].buffer.dtype)
+    outside: list[LoopRV] = []
+    inside: list[LoopRV] = []
+    for it, loop in zip(node.iters, sch.get_loops(block)):
+        if it.var is along:
+            tiles, each = sch.split(loop, [None, chosen.tile])
+            continue
+        if it.var is columns:
+            chunk, rest = sch.split(loop, sch.sample_tile(loop, 2, innermost_multiple=2 * lanes))
+            vectors, inner = sch.split(rest, [None, lanes])
+        elif extent(it) == 1:
+            chunk = loop
+        else:
+            chunk, rest = sch.split(loop, sch.sample_tile(loop, 2, max_waste=MOST_WASTE))
+            inside.append(rest)
+        outside.append(chunk)
+    sch.reorder(*outside, *inside, tiles, vectors, each, inner)
+    sch.unroll(each)
+    sch.vectorize(inner)
+    sch.annotate(block, CLAIMED, "Winograd")
+    return outside
