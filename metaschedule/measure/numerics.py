@@ -91,7 +91,7 @@ def tolerance(program: Program) -> float:
 
 def amplification(candidate: Program) -> float:
     """How many times as far as others a candidate may be off, by what its blocks say."""
-    return math.prod(block.annotations.get(ROUNDING, 1) for block in blocks(candidate))
+    return max([block.annotations.get(ROUNDING, 1) for block in blocks(candidate)], default=1)
 
 
 def statements(body: Body, scope: Scope = ()) -> Iterator[tuple[Stmt, Scope]]:

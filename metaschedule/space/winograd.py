@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Block, Var, as_int
+from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.analysis.minimal_filter import MOST_POINTS
 from ..schedule.linear import linear
+from ..schedule.primitive.winograd import POINTS
 from ..target import Target
 from .facts import (
     CLAIMED,
@@ -34,8 +35,9 @@ from .facts import (
     volume,
 )
 from .register_tiling import MOST_WASTE, tile
-from .stage import parallel_outside
-from .transforms import is_stage, producers
+from .stage import parallel_outside, vectorize_stage
+from .transforms import producers
+from .zeros import is_padding
 
 LEAST_COLUMNS = 2  # vectors of results that share a transformed element, for the transform to pay
 LEAST_TERMS = 16  # of a sum besides the taps of the dimension
@@ -117,39 +119,39 @@ def filtered(sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool,
     made: Block = sch.get(products)
     columns = vector_iterator(made)
     assert columns is not None
-    (points,) = [it.var for it in made.iters if it.var.name == "v_a"]
+    (points,) = [it.var for it in made.iters if it.var.name == POINTS]
     sch.parallel(sch.fuse(*chunk) if len(chunk) > 1 else chunk[0])
     tile(sch, products, columns, "no", columns_first, target, points)
 
 
 def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
-    """Points unrolled around vectors; what is padded for it is padded row by row."""
+    """Points unrolled around vectors. What is padded for a line is padded just before."""
     node: Block = sch.get(block)
     store, columns = only_store(node), vector_iterator(node)
     assert store is not None
+    assert columns is not None
     lanes = target.lanes(store.buffer.dtype)
     sizes = {it.var: extent(it) or 1 for it in node.iters}
     loops = dict(zip(sizes, sch.get_loops(block)))
-    (points,) = [v for v in loops if v.name == "v_a"]
+    points = next(v for v in loops if v.name == POINTS)
     outer = [v for v in loops if v is not columns and v is not points]
-    unrolled = loops[points]
-    if columns is None:
-        return
     inner, width = loops[columns], sizes[columns]
-    sch.reorder(*[loops[v] for v in outer], unrolled, inner)
-    around = [loops[v] for v in outer]
-    if width < lanes and outer and stride(store, outer[-1]) == width:
-        sch.reorder(*around[:-1], unrolled, around[-1])
-        inner = sch.fuse(around.pop(), inner)
-        width *= sizes[outer.pop()]
-    if width > lanes:
-        more, inner = sch.split(inner, [None, lanes])
-        sch.reorder(*around, more, unrolled)
-        around.append(more)
+    sch.reorder(*[loops[v] for v in outer], inner)
+    while width < lanes and outer and all(stride(x, outer[-1]) == width for x in (store, *loads(node))):
+        width *= sizes[outer[-1]]
+        inner = sch.fuse(loops[outer.pop()], inner)
+    vectors, inner = sch.split(inner, [None, min(lanes, width)])
+    sch.reorder(*[loops[v] for v in outer], vectors, loops[points], inner)
+    sch.unroll(loops[points])
     sch.vectorize(inner)
-    sch.unroll(unrolled)
-    parallel_outside(sch, around[:-1] or around, [sizes[v] for v in outer][: len(around)], target)
     sch.annotate(block, CLAIMED, "Winograd")
+    lines = outer[:-1] or outer
+    parallel_outside(sch, [loops[v] for v in lines], [sizes[v] for v in lines], target)
+    for stage in [b for b in producers(sch, node) if is_padding(b)]:
+        padding = sch.get_block(stage.name)
+        sch.compute_at(padding, sch.get_loops(block)[0])
+        vectorize_stage(sch, padding, target)
+        sch.annotate(padding, CLAIMED, "Winograd")
 
 
 def chunks(sch: Schedule, block: BlockRV, chosen: Filter, target: Target) -> list[LoopRV]:

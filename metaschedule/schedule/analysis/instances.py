@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from ...arith import Domain, IterationMap, iteration_map, simplify
 from ...errors import ScheduleError
 from ...ir import Binary, Block, Const, Expr, Iter, Var, as_int, const, free_vars, substitute
+from ..linear import linear
 from ..state import ROOT, Key, Part, State
 from .definitions import are_independent, is_definition_test, leaves_by_kind, leaves_of, tell
 from .touching import loads, touch
@@ -141,8 +142,15 @@ def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
 
 
 def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
-    """Whether the variables that a block is bound to as they are tell the iterations of loops."""
-    return tell(s, [b for b in block.bindings if type(b) is Var], loops)
+    """Whether what a block is bound to, those outside being fixed, tells the iterations of loops: variables as
+    they are, or moved by what is fixed."""
+    inside = {*loops}
+    found: list[Var] = []
+    for binding in block.bindings:
+        moving = [x for x, _ in linear(binding)[0] if not inside.isdisjoint(leaves_of(s, [x]))]
+        if len(moving) == 1 and type(moving[0]) is Var:
+            found.append(moving[0])
+    return tell(s, found, loops)
 
 
 # --- where the init runs --------------------------------------------------------------------------

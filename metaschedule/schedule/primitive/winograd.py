@@ -37,6 +37,7 @@ from .block_layout import check_own_loops
 from .cache_stage import point
 from .nests import insert
 
+POINTS = "v_a"  # name of the iterator over points
 ROUNDING = "rounding"  # annotation: errors are so many times those of adding up the terms as written
 PRECISE = ("float32", "float64")  # of the others a filter would leave too few digits
 
@@ -154,7 +155,7 @@ class Winograd(Primitive):
     def apply(self, s: State, plan: WinogradPlan) -> tuple[Any, ...]:
         block, tile = plan.block, self.tile
         tiles = -(-(as_int(plan.along.extent) or 0) // tile)
-        points = Iter(Var("v_a"), const(len(plan.filter.data)))
+        points = Iter(Var(POINTS), const(len(plan.filter.data)))
         across = Iter(Var(f"{plan.along.var.name}_tile"), const(tiles))
         phase = Iter(Var(f"{plan.tap.var.name}_phase"), const(plan.phases))
         made = [
@@ -263,8 +264,8 @@ def products_stage(
     own = {it.var: Iter(Var(it.var.name), it.extent, it.kind) for it in iters}
     sub = Substitute({v: it.var for v, it in own.items()})
     n = plan.dimension
-    before, after = plan.data.indices[:n], plan.data.indices[n + 1 :]
-    factor = Load(data.buffer, sub.exprs((*before, points.var, across.var, phase.var, *after)))
+    at = (*plan.data.indices[:n], points.var, across.var, phase.var, *plan.data.indices[n + 1 :])
+    factor = Load(data.buffer, sub.exprs(at))
     choice = [phase.var if v is tap else v for v in choosing(plan)]
     other = Load(weights.buffer, sub.exprs((points.var, *choice)))
     where, shape = list(store.indices), list(store.buffer.shape)
@@ -275,7 +276,9 @@ def products_stage(
     at = sub.exprs(tuple(where))
     update = Store(target, at, Load(target, at) + factor * other)
     start = Store(target, at, const(0, target.dtype))
-    return unbound(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
+    block = unbound(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
+    before = plan.block.annotations.get(ROUNDING, 1)
+    return changed(block, annotations={ROUNDING: before * math.ceil(plan.filter.amplification)})
 
 
 def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
@@ -289,8 +292,8 @@ def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
     value = chosen(along % tile, [combination(row, loads) for row in plan.filter.results])
     iters = [it for it in plan.block.iters if it.kind == "spatial"]
     block = unbound(plan.block.name, iters, loads, Store(store.buffer, store.indices, value))
-    rounding = {ROUNDING: math.ceil(plan.filter.amplification)}
-    return changed(block, annotations={**plan.block.annotations, **rounding})
+    kept = {k: v for k, v in plan.block.annotations.items() if k != ROUNDING}
+    return changed(block, annotations=kept)
 
 
 def combination(row: tuple[Fraction, ...], values: Sequence[Expr]) -> Expr:
