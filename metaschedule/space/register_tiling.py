@@ -119,8 +119,6 @@ def tile(
 ) -> None:  # fmt: skip
     """A block that has been moved into loops is tiled there, without chunks. `first`: the outermost tiles."""
     node: Block = sch.get(block)
-    outer = sch.get_loops(block)[: -len(node.iters)]
-    loops = sch.get_loops(block, len(node.iters))
     after = epilogue(sch, block)
     result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
     if after:
@@ -128,7 +126,9 @@ def tile(
     streamed = streamed_operand(node, along) if pack != "no" else None
     packed = sch.cache_read(block, streamed[0], "global") if streamed else None
 
-    nest = split_loops(sch, node, loops, along, target, chunked=not outer)
+    loops = sch.get_loops(block)
+    outer = loops[: -len(node.iters)]
+    nest = split_loops(sch, node, loops[len(outer) :], along, target, chunked=not outer)
     if packed and streamed and pack == "whole":
         pack_whole(sch, packed, streamed[1], nest.width, target)
     others = [loop for v, loop in nest.tiles.items() if v is not along and v is not first]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import ScheduleError
 from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.analysis.minimal_filter import MOST_POINTS
@@ -110,18 +111,32 @@ def filtered(sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool,
     data, weights, products = sch.winograd(block, loop, chosen.tile)
     for stage in (data, weights):
         transform(sch, stage, target)
-    after = epilogue(sch, block)
-    if after:
-        sch.compute_inline(block)
-    result = sch.get_block(after) if after else block
-    chunk = chunks(sch, result, chosen, target)
-    sch.compute_at(products, chunk[-1])
+    result, along = finished(sch, block, chosen.along)
+    chunks = cut(sch, result, along, chosen.tile, target)
+    sch.compute_at(products, chunks[-1])
+    sch.parallel(sch.fuse(*chunks) if len(chunks) > 1 else chunks[0])
     made: Block = sch.get(products)
     columns = vector_iterator(made)
     assert columns is not None
-    (points,) = [it.var for it in made.iters if it.var.name == POINTS]
-    sch.parallel(sch.fuse(*chunk) if len(chunk) > 1 else chunk[0])
+    points = next(it.var for it in made.iters if it.var.name == POINTS)
     tile(sch, products, columns, "no", columns_first, target, points)
+
+
+def finished(sch: Schedule, block: BlockRV, along: Var) -> tuple[BlockRV, Var]:
+    """The block that stores results, and its iterator along the filter: an epilogue takes the results in."""
+    after = epilogue(sch, block)
+    store = only_store(sch.get(block))
+    assert store is not None
+    if after is None:
+        return block, along
+    result = sch.get_block(after)
+    dimension = [index is along for index in store.indices].index(True)
+    places = {load.indices[dimension] for load in loads(sch.get(result)) if load.buffer is store.buffer}
+    at = places.pop()
+    if places or not isinstance(at, Var):
+        raise ScheduleError(f"block {after!r} does not read its input line by line")
+    sch.compute_inline(block)
+    return result, at
 
 
 def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
@@ -147,38 +162,40 @@ def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
     sch.annotate(block, CLAIMED, "Winograd")
     lines = outer[:-1] or outer
     parallel_outside(sch, [loops[v] for v in lines], [sizes[v] for v in lines], target)
+    around = sch.get_loops(block)[:-3]
     for stage in [b for b in producers(sch, node) if is_padding(b)]:
         padding = sch.get_block(stage.name)
-        sch.compute_at(padding, sch.get_loops(block)[0])
+        sch.compute_at(padding, around[max(0, len(around) - 2)])
         vectorize_stage(sch, padding, target)
         sch.annotate(padding, CLAIMED, "Winograd")
 
 
-def chunks(sch: Schedule, block: BlockRV, chosen: Filter, target: Target) -> list[LoopRV]:
+def cut(sch: Schedule, block: BlockRV, along: Var, size: int, target: Target) -> list[LoopRV]:
     """Cut the results into chunks, of which each has whole lines along the filter; in one, a tile of results
     is unrolled around a vector of columns. Gives the loops over chunks."""
     node: Block = sch.get(block)
     columns = vector_iterator(node)
-    assert columns is not None
-    (along,) = [it.var for it in node.iters if it.var.name == chosen.along.name]
     lanes = target.lanes(node.writes[0].buffer.dtype)
-    outside: list[LoopRV] = []
-    inside: list[LoopRV] = []
+    chunks: list[LoopRV] = []
+    lines: list[LoopRV] = []
+    vectors: list[LoopRV] = []
     for it, loop in zip(node.iters, sch.get_loops(block)):
         if it.var is along:
-            tiles, each = sch.split(loop, [None, chosen.tile])
-            continue
-        if it.var is columns:
+            tiles, each = sch.split(loop, [None, size])
+        elif it.var is columns:
             chunk, rest = sch.split(loop, sch.sample_tile(loop, 2, innermost_multiple=2 * lanes))
-            vectors, inner = sch.split(rest, [None, lanes])
+            chunks.append(chunk)
+            vectors += sch.split(rest, [None, lanes])
         elif extent(it) == 1:
-            chunk = loop
+            chunks.append(loop)
         else:
-            chunk, rest = sch.split(loop, sch.sample_tile(loop, 2, max_waste=MOST_WASTE))
-            inside.append(rest)
-        outside.append(chunk)
-    sch.reorder(*outside, *inside, tiles, vectors, each, inner)
+            chunk, line = sch.split(loop, sch.sample_tile(loop, 2, max_waste=MOST_WASTE))
+            chunks.append(chunk)
+            lines.append(line)
+    if not vectors:
+        raise ScheduleError(f"results of block {node.name!r} are not contiguous across the filter")
+    sch.reorder(*chunks, *lines, tiles, vectors[0], each, vectors[1])
     sch.unroll(each)
-    sch.vectorize(inner)
+    sch.vectorize(vectors[1])
     sch.annotate(block, CLAIMED, "Winograd")
-    return outside
+    return chunks

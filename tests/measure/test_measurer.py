@@ -89,7 +89,7 @@ def test_leaders_are_confirmed_without_building_them_again(monkeypatch: pytest.M
     with Measurer(program) as m:
         m.measure(candidates)
         compile = m._compile
-        monkeypatch.setattr(m, "_compile", lambda makers: built.append(len(makers)) or compile(makers))
+        monkeypatch.setattr(m, "_compile", lambda *args: built.append(len(args[0])) or compile(*args))
         outcomes = m.confirm([candidates[1], tiled(program, 8, 8), candidates[0]])
     assert built == [1]
     assert [o.kind for o in outcomes] == ["ok"] * 3

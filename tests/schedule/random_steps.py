@@ -209,6 +209,11 @@ def rfactor(sch: Schedule, rng: random.Random) -> None:
     sch.rfactor(rng.choice(loops), 0)
 
 
+def winograd(sch: Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng, reduces)
+    sch.winograd(block, rng.choice(its_loops(sch, block)), rng.randint(2, 5))
+
+
 def decompose_reduction(sch: Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng, reduces)
     reducing = {sch.get(x).var for x in reduction_loops(sch, block)}
@@ -287,6 +292,7 @@ CALLS: dict[str, Call] = {
     ),
     "storage_align": storage_align,
     "rfactor": rfactor,
+    "winograd": winograd,
     "decompose_reduction": decompose_reduction,
     "fuse_reduction_epilogue": fuse_reduction_epilogue,
     "blockize": lambda sch, rng: sch.blockize(its_loops(sch, a_block(sch, rng))[-1]),
@@ -301,7 +307,8 @@ CALLS: dict[str, Call] = {
 
 # What few programs have room for is tried more often.
 RARE = {"reverse_compute_inline": 4, "pad_einsum": 2, "fuse_reduction_epilogue": 4, "decompose_padding": 2,
-        "reverse_compute_at": 3, "rfactor": 2, "tensorize": 3, "merge": 2}  # fmt: skip
+        "reverse_compute_at": 3, "rfactor": 2, "tensorize": 3, "merge": 2,
+        "winograd": 3}  # fmt: skip
 
 
 def chain() -> Program:

@@ -32,7 +32,8 @@ def run_sequence(program: ms.Program, rng: random.Random, inputs: list[np.ndarra
     try:
         ms.verify(sch.program)
         bound = any("." in loop.kind for loop in ms.ir.walk(sch.program) if isinstance(loop, ms.ir.For))
-        assert_same_results(program, sch.program, compiled=not bound, inputs=inputs)
+        rounding = 1e-4 if "winograd" in str(trace) else 0.0
+        assert_same_results(program, sch.program, compiled=not bound, inputs=inputs, rounding=rounding)
         assert str(Trace.from_json(trace.to_json()).apply(program).program) == str(sch.program)
     except Exception:
         print(f"the trace that failed, on\n{program}\n\n{trace}")

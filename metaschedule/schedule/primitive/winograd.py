@@ -28,7 +28,7 @@ from ...ir import (
     free_vars,
     select,
 )
-from ..analysis.minimal_filter import MOST_POINTS, MinimalFilter, minimal_filter
+from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
 from ..analysis.reducers import find_reducer
 from ..linear import linear
 from ..state import ROOT, State
@@ -57,6 +57,15 @@ class WinogradPlan:
     weight: Load
     phases: int  # taps that are so many apart meet the same elements in the next tile
     filter: MinimalFilter
+
+    def new_iters(self, tile: int) -> tuple[Iter, Iter, Iter]:
+        """Over points, tiles of results, and phases of the taps."""
+        tiles = -(-(as_int(self.along.extent) or 0) // tile)
+        return (
+            Iter(Var(POINTS), const(len(self.filter.data))),
+            Iter(Var(f"{self.along.var.name}_tile"), const(tiles)),
+            Iter(Var(f"{self.tap.var.name}_phase"), const(self.phases)),
+        )
 
 
 @primitive("winograd")
@@ -87,8 +96,12 @@ class Winograd(Primitive):
     def check(self, s: State) -> WinogradPlan:
         block = s.block(self.block)
         chain = check_own_loops(s, block, "use winograd")
-        if s.scope(block.name) is not ROOT or not chain or s.parent[chain[-1]] is not ROOT:
-            raise ScheduleError(f"block {block.name!r} is inside of something", marks={block.name: "not alone"})
+        if chain and s.parent[chain[-1]] is not ROOT:
+            raise ScheduleError(
+                f"block {block.name!r} is inside of another loop, or of a block",
+                marks={block.name: "not alone"},
+                help="use winograd before other steps",
+            )
         store, factors = self.product(block)
         loop = s.loop(self.loop).var
         along = next((it for it, b in zip(block.iters, block.bindings) if b is loop), None)
@@ -97,7 +110,7 @@ class Winograd(Primitive):
                 f"the loop over {loop.name} is not that of a dimension of the result",
                 marks={loop: "not an index of the result"},
             )
-        if any(uses(i, along.var) for i in store.indices if i is not along.var):
+        if sum(uses(i, along.var) for i in store.indices) > 1:
             raise self.no_filter(block, f"{along.var.name} is in several indices of the result")
         for data, weight in (factors, factors[::-1]):
             found = [n for n, index in enumerate(data.indices) if uses(index, along.var)]
@@ -154,15 +167,8 @@ class Winograd(Primitive):
 
     def apply(self, s: State, plan: WinogradPlan) -> tuple[Any, ...]:
         block, tile = plan.block, self.tile
-        tiles = -(-(as_int(plan.along.extent) or 0) // tile)
-        points = Iter(Var(POINTS), const(len(plan.filter.data)))
-        across = Iter(Var(f"{plan.along.var.name}_tile"), const(tiles))
-        phase = Iter(Var(f"{plan.tap.var.name}_phase"), const(plan.phases))
-        made = [
-            data_stage(plan, tile, points, across, phase),
-            weight_stage(plan, points, phase),
-        ]
-        products = products_stage(plan, points, across, phase, *[m.writes[0] for m in made])
+        made = [data_stage(plan, tile), weight_stage(plan)]
+        products = products_stage(plan, tile, *[stage.writes[0].buffer for stage in made])
         result = result_stage(plan, products.writes[0].buffer, tile)
         s.allocs = (*s.allocs, *[b.writes[0].buffer for b in (*made, products)])
         keys = [s.add(b) for b in (*made, products)]
@@ -198,11 +204,11 @@ def unbound(
     return Block(name, tuple(iters), bindings, regions, (point(store.buffer, store.indices),), (store,), init)
 
 
-def data_stage(plan: WinogradPlan, tile: int, points: Iter, across: Iter, phase: Iter) -> Block:
+def data_stage(plan: WinogradPlan, tile: int) -> Block:
     """The values of every row of the data: dimension n becomes points, tiles and phases."""
     source, n = plan.data.buffer, plan.dimension
-    iters = [Iter(Var(f"v{k}"), const(size)) for k, size in enumerate(source.shape)]
-    new = (points, across, phase)
+    iters = [Iter(Var(f"v_ax{k}"), const(size)) for k, size in enumerate(source.shape)]
+    new = points, across, phase = plan.new_iters(tile)
     iters[n : n + 1] = new
     target = Buffer(f"{source.name}_points", tuple([as_int(it.extent) or 0 for it in iters]), source.dtype)
     domain = Domain({it.var: it.extent for it in new})
@@ -215,13 +221,14 @@ def data_stage(plan: WinogradPlan, tile: int, points: Iter, across: Iter, phase:
         inside = at < source.shape[n]
         loads.append(load)
         values.append(load if domain.prove(inside) else select(inside, load, const(0, source.dtype)))
-    value = chosen(points.var, [combination(row, values) for row in plan.filter.data])
+    value = chosen(points.var, combinations(plan.filter.data, values))
     return unbound(target.name, iters, loads, Store(target, tuple([it.var for it in iters]), value))
 
 
-def weight_stage(plan: WinogradPlan, points: Iter, phase: Iter) -> Block:
+def weight_stage(plan: WinogradPlan) -> Block:
     """The values of the taps, for all iterators that choose them."""
     load, tap = plan.weight, plan.tap
+    points, _, phase = plan.new_iters(1)
     known = {it.var: it for it in plan.block.iters}
     order = choosing(plan)
     fresh = {v: Iter(Var(v.name), known[v].extent) for v in order if v is not tap.var}
@@ -240,7 +247,7 @@ def weight_stage(plan: WinogradPlan, points: Iter, phase: Iter) -> Block:
         inside = at < tap.extent
         loads.append(one)
         values.append(one if domain.prove(inside) else select(inside, one, const(0, load.dtype)))
-    value = chosen(points.var, [combination(row, values) for row in plan.filter.taps])
+    value = chosen(points.var, combinations(plan.filter.taps, values))
     return unbound(target.name, iters, loads, Store(target, tuple([it.var for it in iters]), value))
 
 
@@ -250,10 +257,9 @@ def choosing(plan: WinogradPlan) -> list[Var]:
     return list(found | {plan.tap.var: None})
 
 
-def products_stage(
-    plan: WinogradPlan, points: Iter, across: Iter, phase: Iter, data: Any, weights: Any
-) -> Block:
+def products_stage(plan: WinogradPlan, tile: int, data: Buffer, weights: Buffer) -> Block:
     """The block as it was, over points and tiles instead of results, over phases instead of taps."""
+    points, across, phase = plan.new_iters(tile)
     along, tap, store = plan.along.var, plan.tap.var, plan.store
     iters: list[Iter] = []
     for it in plan.block.iters:
@@ -265,9 +271,9 @@ def products_stage(
     sub = Substitute({v: it.var for v, it in own.items()})
     n = plan.dimension
     at = (*plan.data.indices[:n], points.var, across.var, phase.var, *plan.data.indices[n + 1 :])
-    factor = Load(data.buffer, sub.exprs(at))
+    factor = Load(data, sub.exprs(at))
     choice = [phase.var if v is tap else v for v in choosing(plan)]
-    other = Load(weights.buffer, sub.exprs((points.var, *choice)))
+    other = Load(weights, sub.exprs((points.var, *choice)))
     where, shape = list(store.indices), list(store.buffer.shape)
     d = next(k for k, index in enumerate(where) if index is along)
     where[d : d + 1] = [points.var, across.var]
@@ -289,26 +295,50 @@ def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
         where = list(store.indices)
         where[d : d + 1] = [const(a), along // tile]
         loads.append(Load(products, tuple(where)))
-    value = chosen(along % tile, [combination(row, loads) for row in plan.filter.results])
+    value = chosen(along % tile, combinations(plan.filter.results, loads))
     iters = [it for it in plan.block.iters if it.kind == "spatial"]
     block = unbound(plan.block.name, iters, loads, Store(store.buffer, store.indices, value))
     kept = {k: v for k, v in plan.block.annotations.items() if k != ROUNDING}
     return changed(block, annotations=kept)
 
 
-def combination(row: tuple[Fraction, ...], values: Sequence[Expr]) -> Expr:
+def combinations(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
+    """The matrix times the values. Points p and -p have rows, or columns, that differ in signs only: what they
+    share is the same expression, which a compiler computes once."""
+    rows = [list(row) for row in matrix]
+    values = list(values)
+    for i, j in twins(list(zip(*matrix, strict=True))):
+        values[i], values[j] = values[i] + values[j], values[i] - values[j]
+        for row in rows:
+            row[i], row[j] = (row[i], Fraction(0)) if row[i] == row[j] else (Fraction(0), row[i])
+    found = [weighted(row, values) for row in rows]
+    for i, j in twins(rows):
+        same = [x if x == y else Fraction(0) for x, y in zip(rows[i], rows[j], strict=True)]
+        other = [x if x != y else Fraction(0) for x, y in zip(rows[i], rows[j], strict=True)]
+        if any(same) and any(other):
+            a, b = weighted(same, values), weighted(other, values)
+            found[i], found[j] = a + b, a - b
+    return found
+
+
+def twins(rows: Sequence[Sequence[Fraction]]) -> list[tuple[int, int]]:
+    """Pairs of rows that differ in signs only, and have more than one number."""
+    found: list[tuple[int, int]] = []
+    for j, row in enumerate(rows):
+        for i in range(j):
+            if all(abs(x) == abs(y) for x, y in zip(rows[i], row, strict=True)) and sum(map(bool, row)) > 1:
+                found.append((i, j))
+    return found
+
+
+def weighted(row: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
     """The sum of `values`, each times its factor."""
-    total: Expr | None = None
-    for factor, value in zip(row, values, strict=True):
-        if factor == 0:
-            continue
-        if total is None:
-            total = value if factor == 1 else value * float(factor)
-        elif abs(factor) == 1:
-            total = total + value if factor == 1 else total - value
-        else:
-            total = total + value * float(factor)
-    assert total is not None
+    terms = [(float(factor), value) for factor, value in zip(row, values, strict=True) if factor]
+    (factor, total), *rest = sorted(terms, key=lambda term: term[0] < 0)  # none begins with a minus sign
+    total = total if factor == 1 else total * factor
+    for factor, value in rest:
+        term = value if abs(factor) == 1 else value * abs(factor)
+        total = total + term if factor > 0 else total - term
     return total
 
 
