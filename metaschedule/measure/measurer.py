@@ -216,7 +216,12 @@ class Measurer:
 
     def _job(self, key: int, built: Built, seconds: float, **more: float | bool | None) -> Job:
         steps = [step.to_json() for step in built.steps]
-        return Job(key, seconds, {"steps": steps, "sizes": built.sizes, "tolerance": built.tolerance, **more}, built.code)
+        return Job(
+            key,
+            seconds,
+            {"steps": steps, "sizes": built.sizes, "tolerance": built.tolerance, **more},
+            built.code,
+        )
 
     def _establish(self, reference: Built | Outcome) -> None:
         """Fill the arena: inputs and what the program makes of them as written.

@@ -38,7 +38,7 @@ from .facts import (
 from .register_tiling import MOST_WASTE, tile
 from .stage import parallel_outside, vectorize_stage
 from .transforms import producers
-from .zeros import is_padding
+from .zeros import is_padding, zero_strides
 
 LEAST_COLUMNS = 2  # vectors of results that share a transformed element, for the transform to pay
 LEAST_TERMS = 16  # of a sum besides the taps of the dimension
@@ -60,13 +60,20 @@ class Winograd:
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
         columns = vector_iterator(node)
-        if columns is None or not has_reuse(node) or not plain_loops(sch, block):
+        if columns is None or not has_reuse(node) or not plain_loops(sch, block) or is_sparse(sch, node):
             return [sch]
         made: list[Schedule] = []
         for chosen in filters(node, columns, target)[:1]:
             for columns_first in (False, True):
                 made += attempt(sch, filtered, block, chosen, columns_first, target)
         return [*made, sch]
+
+
+def is_sparse(sch: Schedule, node: Block) -> bool:
+    """Whether there are zeros between the data, of which SkipZeros gains more."""
+    read = {load.buffer: load for load in loads(node)}
+    padding = [b for b in producers(sch, node) if is_padding(b)]
+    return any(zero_strides(node, b, read[b.writes[0].buffer]) for b in padding)
 
 
 def filters(node: Block, columns: Var, target: Target) -> list[Filter]:
@@ -178,10 +185,11 @@ def cut(sch: Schedule, block: BlockRV, along: Var, size: int, target: Target) ->
     lanes = target.lanes(node.writes[0].buffer.dtype)
     chunks: list[LoopRV] = []
     lines: list[LoopRV] = []
+    tiles: list[LoopRV] = []
     vectors: list[LoopRV] = []
     for it, loop in zip(node.iters, sch.get_loops(block)):
         if it.var is along:
-            tiles, each = sch.split(loop, [None, size])
+            tiles = sch.split(loop, [None, size])
         elif it.var is columns:
             chunk, rest = sch.split(loop, sch.sample_tile(loop, 2, innermost_multiple=2 * lanes))
             chunks.append(chunk)
@@ -194,8 +202,8 @@ def cut(sch: Schedule, block: BlockRV, along: Var, size: int, target: Target) ->
             lines.append(line)
     if not vectors:
         raise ScheduleError(f"results of block {node.name!r} are not contiguous across the filter")
-    sch.reorder(*chunks, *lines, tiles, vectors[0], each, vectors[1])
-    sch.unroll(each)
+    sch.reorder(*chunks, *lines, tiles[0], vectors[0], tiles[1], vectors[1])
+    sch.unroll(tiles[1])
     sch.vectorize(vectors[1])
     sch.annotate(block, CLAIMED, "Winograd")
     return chunks

@@ -45,10 +45,15 @@ def minimal_filter(results: int, taps: int) -> MinimalFilter:
     points = POINTS[: results + taps - 2]
     assert results >= 1 and taps >= 1 and len(points) == results + taps - 2, "too many points"
     others = [[q for q in points if q is not p] for p in points]
-    scale = [math.prod([p - q for q in rest], start=Fraction(1)) for p, rest in zip(points, others, strict=True)]
+    scale = [
+        math.prod([p - q for q in rest], start=Fraction(1)) for p, rest in zip(points, others, strict=True)
+    ]
     return MinimalFilter(
         data=(*[(*with_roots(rest), Fraction(0)) for rest in others], with_roots(points)),
-        taps=(*[tuple([p**k / s for k in range(taps)]) for p, s in zip(points, scale, strict=True)], last(taps)),
+        taps=(
+            *[tuple([p**k / s for k in range(taps)]) for p, s in zip(points, scale, strict=True)],
+            last(taps),
+        ),
         results=tuple([(*[p**k for p in points], last(results)[k]) for k in range(results)]),
     )
 

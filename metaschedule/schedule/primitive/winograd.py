@@ -31,7 +31,7 @@ from ...ir import (
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
 from ..analysis.reducers import find_reducer
 from ..linear import linear
-from ..state import ROOT, State
+from ..state import ROOT, Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .block_layout import check_own_loops
 from .cache_stage import point
@@ -132,7 +132,14 @@ class Winograd(Primitive):
         )
 
     def plan(
-        self, block: Block, chain: list[Var], store: Store, along: Iter, data: Load, found: list[int], weight: Load
+        self,
+        block: Block,
+        chain: list[Var],
+        store: Store,
+        along: Iter,
+        data: Load,
+        found: list[int],
+        weight: Load,
     ) -> WinogradPlan:
         dimension = found[0]
         terms, offset = linear(data.indices[dimension])
@@ -141,7 +148,8 @@ class Winograd(Primitive):
         taps = [it for it in block.iters if it.kind == "reduce" and it.var in moved]
         if len(found) > 1 or len(moved) != 1 or len(taps) != 1 or stride < 1:
             raise self.no_filter(
-                block, f"{data.indices[dimension]} is not {along.var.name} and a reduction iterator, times constants"
+                block,
+                f"{data.indices[dimension]} is not {along.var.name} and a reduction iterator, times constants",
             )
         (tap,) = taps
         dilation = moved[tap.var]
@@ -173,8 +181,7 @@ class Winograd(Primitive):
         s.allocs = (*s.allocs, *[b.writes[0].buffer for b in (*made, products)])
         keys = [s.add(b) for b in (*made, products)]
         s.nodes[block.name] = result
-        nests = [around(s, key) for key in (*keys, block.name)]
-        insert(s, plan.chain[-1], nests)
+        insert(s, plan.chain[-1], [around(s, key) for key in (*keys, block.name)])
         for var in plan.chain:
             s.forget(var)
         return tuple(keys)
@@ -188,7 +195,7 @@ def is_zero(e: Expr) -> bool:
     return isinstance(e, Const) and e.value == 0
 
 
-def around(s: State, key: str) -> Var:
+def around(s: State, key: Key) -> Key:
     """Loops over the iterators of a block, which are bound to them."""
     block: Block = s.nodes[key]
     loops = [For(s.fresh(it.var.name.removeprefix("v_")), it.extent, ()) for it in block.iters]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import Program
-from metaschedule.script import T
 from metaschedule.schedule import Schedule
 from metaschedule.schedule.analysis.minimal_filter import MOST_POINTS, minimal_filter
 from metaschedule.schedule.primitive.winograd import ROUNDING
+from metaschedule.script import T
 from tests.schedule.checks import check
 from tests.schedule.refusals import refusal
 
@@ -60,7 +60,9 @@ def test_minimal_filters_are_exact(results: int, taps: int) -> None:
     for element in range(results + taps - 1):
         for tap in range(taps):
             products = [d[element] * t[tap] for d, t in zip(found.data, found.taps, strict=True)]
-            sums = [sum((a * p for a, p in zip(row, products, strict=True)), Fraction(0)) for row in found.results]
+            sums = [
+                sum((a * p for a, p in zip(row, products, strict=True)), Fraction(0)) for row in found.results
+            ]
             assert sums == [int(element == result + tap) for result in range(results)]
 
 
