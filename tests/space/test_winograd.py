@@ -30,7 +30,8 @@ def tiles(program: ms.Program) -> set[int]:
 
 
 @pytest.mark.parametrize(("name", "config"), [
-    ("C2D", CONV), ("CBR", CONV), ("DIL", CONV | {"h": 31, "w": 29}), ("C2D", CONV | {"k": 3, "s": 1, "ci": 7}),
+    ("C2D", CONV), ("CBR", CONV), ("DIL", CONV | {"h": 31, "w": 29}),
+    ("C2D", CONV | {"k": 3, "s": 1, "ci": 7}),
     ("C3D", CONV | {"d": 5, "h": 7, "w": 9}), ("C2D", CONV | {"co": 24, "w": 10}), ("C2D", CONV | {"n": 2}),
 ])  # fmt: skip
 def test_candidates_are_right(name: str, config: dict[str, Any]) -> None:
@@ -43,10 +44,8 @@ def test_candidates_are_right(name: str, config: dict[str, Any]) -> None:
 
 @given(st.data())
 def test_random_candidates_are_right(data: st.DataObject) -> None:
-    config = {
-        "h": data.draw(st.integers(7, 14)), "w": data.draw(st.integers(7, 19)), "ci": data.draw(st.integers(6, 9)),
-        "co": data.draw(st.integers(16, 20)), "k": data.draw(st.integers(3, 5)), "s": data.draw(st.integers(1, 2)),
-    }  # fmt: skip
+    sizes = {"h": (7, 14), "w": (7, 19), "ci": (6, 9), "co": (16, 20), "k": (3, 5), "s": (1, 2)}
+    config = {name: data.draw(st.integers(*limits)) for name, limits in sizes.items()}
     program = ms.workloads.create("C2D", **config)
     sketches = filtered(program)
     if not sketches:

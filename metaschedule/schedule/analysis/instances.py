@@ -142,8 +142,8 @@ def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
 
 
 def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
-    """Whether what a block is bound to, those outside being fixed, tells the iterations of loops: variables as
-    they are, or moved by what is fixed."""
+    """Whether what a block is bound to tells the iterations of loops, those outside being fixed: variables
+    as they are, or moved by what is fixed."""
     inside = {*loops}
     found: list[Var] = []
     for binding in block.bindings:

@@ -1,8 +1,8 @@
-"""Winograd's minimal filtering F(m, r): m neighbouring results of a filter of r taps out of m + r - 1 products.
+"""Winograd's minimal filtering F(m, r): m neighbouring results of r taps out of m + r - 1 products.
 
-Data and taps are taken as polynomials, multiplied by their values at m + r - 1 points, and the product is read
-off from there. Each of the three steps is a small matrix: `data` gives the values of m + r - 1 neighbouring
-elements, `taps` those of the filter, `results` the sums out of the products.
+Data and taps are taken as polynomials, multiplied by their values at m + r - 1 points, and the product is
+read off from there. Each of the three steps is a small matrix: `data` gives the values of m + r - 1
+neighbouring elements, `taps` those of the filter, `results` the sums out of the products.
 
 >>> f = minimal_filter(2, 3)
 >>> [[str(x) for x in row] for row in f.taps]
@@ -43,7 +43,7 @@ class MinimalFilter:
 def minimal_filter(results: int, taps: int) -> MinimalFilter:
     """F(results, taps), which has `results + taps - 1` products: at most `MOST_POINTS`."""
     points = POINTS[: results + taps - 2]
-    assert results >= 1 and taps >= 1 and len(points) == results + taps - 2, "too many points"
+    assert len(points) == results + taps - 2, "too many points"
     others = [[q for q in points if q is not p] for p in points]
     scale = [
         math.prod([p - q for q in rest], start=Fraction(1)) for p, rest in zip(points, others, strict=True)

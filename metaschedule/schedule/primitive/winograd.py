@@ -85,8 +85,8 @@ class Winograd(Primitive):
                4. that factor depends on the reduction iterator nowhere else, the other one on i nowhere
                5. the dilation divides the stride
                6. tile + taps - 1, taps being those of one phase of the stride, is at most 8
-    Of 4 taps and tiles of 4 there are 7 products instead of 16. Rounding errors are a few times as large, and an
-    infinity or NaN spreads to the results that share its tile.
+    Of 4 taps and tiles of 4 there are 7 products instead of 16. Rounding errors are a few times as large, and
+    an infinity or NaN spreads to the results that share its tile.
     """
 
     block: BlockRV
@@ -147,9 +147,9 @@ class Winograd(Primitive):
         stride = moved.pop(along.var, 0)
         taps = [it for it in block.iters if it.kind == "reduce" and it.var in moved]
         if len(found) > 1 or len(moved) != 1 or len(taps) != 1 or stride < 1:
+            index = data.indices[dimension]
             raise self.no_filter(
-                block,
-                f"{data.indices[dimension]} is not {along.var.name} and a reduction iterator, times constants",
+                block, f"{index} is not {along.var.name} and a reduction iterator, times constants"
             )
         (tap,) = taps
         dilation = moved[tap.var]
@@ -160,9 +160,10 @@ class Winograd(Primitive):
             raise self.no_filter(block, f"the dilation, {dilation}, does not divide the stride, {stride}")
         phases = stride // dilation
         count = -(-(as_int(tap.extent) or 1) // phases)
-        if not isinstance(self.tile, int) or not 2 <= self.tile <= MOST_POINTS + 1 - count:
+        most = MOST_POINTS + 1 - count
+        if not isinstance(self.tile, int) or not 2 <= self.tile <= most:
             raise ScheduleError(
-                f"tile is {self.tile!r}: with {count} taps in a phase it must be from 2 to {MOST_POINTS + 1 - count}",
+                f"tile is {self.tile!r}: with {count} taps in a phase it must be from 2 to {most}",
                 marks={block.name: f"{tap.extent} taps, stride {stride}"},
             )
         made = minimal_filter(self.tile, count)
@@ -310,8 +311,8 @@ def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
 
 
 def combinations(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
-    """The matrix times the values. Points p and -p have rows, or columns, that differ in signs only: what they
-    share is the same expression, which a compiler computes once."""
+    """The matrix times the values. Points p and -p have rows, or columns, that differ in signs only: what
+    they share is the same expression, which a compiler computes once."""
     rows = [list(row) for row in matrix]
     values = list(values)
     for i, j in twins(list(zip(*matrix, strict=True))):
@@ -359,9 +360,9 @@ def chosen(at: Expr, values: Sequence[Expr]) -> Expr:
 
 class WinogradSteps(Steps):
     def winograd(self, block: BlockRV, loop: LoopRV, tile: int) -> tuple[BlockRV, BlockRV, BlockRV]:
-        """Compute tiles of a convolution along a loop by minimal filtering; gives the blocks that transform the
-        data and the weights, and that of the products. The block is then what transforms these back. See
-        `Winograd`.
+        """Compute tiles of a convolution along a loop by minimal filtering; gives the blocks that transform
+        the data and the weights, and that of the products. The block is then what transforms these back.
+        See `Winograd`.
 
         >>> from metaschedule import Schedule, workloads
         >>> sch = Schedule(workloads.create("C1D"))

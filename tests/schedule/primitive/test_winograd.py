@@ -130,7 +130,7 @@ GOLDEN = """\
             v_o = T.spatial(3, o)
             T.reads(Y_products[0, v_i // 2, v_o], Y_products[1, v_i // 2, v_o], Y_products[2, v_i // 2, v_o])
             T.writes(Y[v_i, v_o])
-            Y[v_i, v_o] = T.select(v_i % 2 == 0, Y_products[0, v_i // 2, v_o] + Y_products[1, v_i // 2, v_o], Y_products[1, v_i // 2, v_o] + Y_products[2, v_i // 2, v_o])"""
+            Y[v_i, v_o] = T.select(v_i % 2 == 0, Y_products[0, v_i // 2, v_o] + Y_products[1, v_i // 2, v_o], Y_products[1, v_i // 2, v_o] + Y_products[2, v_i // 2, v_o])"""  # noqa: E501
 
 
 # --- differential ---
