@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..ir import Binary, Call, Cast, Expr, Load, Select, Store, Unary, operands
+from ..ir import INDEX as DTYPE_OF_INDICES
+from ..ir import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Store,
+    Unary,
+    expr_key,
+    operands,
+    subexpressions,
+)
 from ..ir.expr import COMPARISONS, LOGICAL
 
 KINDS = ("add", "multiply", "extreme", "divide", "function", "compare", "select", "cast", "index")
@@ -28,8 +42,38 @@ def computed(s: Store) -> tuple[tuple[float, ...], tuple[Load, ...]]:
     return tuple(counts), tuple(loads)
 
 
+def choices(e: Expr) -> list[Expr]:
+    """What `select(i == 0, a, select(i == 1, b, c))` chooses from by position: chosen when code is generated,
+    if the loop is unrolled, as it should be."""
+    found: list[Expr] = []
+    while isinstance(e, Select) and isinstance(e.cond, Binary) and e.cond.op == "==" and is_position(e.cond):
+        found.append(e.a)
+        e = e.b
+    return [*found, e] if found else []
+
+
+def is_position(e: Binary) -> bool:
+    return (
+        e.a.dtype == DTYPE_OF_INDICES
+        and isinstance(e.b, Const)
+        and not any(isinstance(x, Load) for x in subexpressions(e))
+    )
+
+
 def count_operations(e: Expr, counts: list[float], loads: list[Load]) -> None:
     """Add what evaluating `e` takes to `counts` (by KINDS) and `loads`."""
+    if possible := choices(e):
+        # On average one of them; each of their loads once, whatever the position.
+        seen: dict[object, Load] = {}
+        for one in possible:
+            some: list[Load] = []
+            own = [0.0] * len(KINDS)
+            count_operations(one, own, some)
+            seen.update({(load.buffer, *map(expr_key, load.indices)): load for load in some})
+            for kind, count in enumerate(own):
+                counts[kind] += count / len(possible)
+        loads += seen.values()
+        return
     if isinstance(e, Load):
         loads.append(e)
         for index in e.indices:

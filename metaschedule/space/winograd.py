@@ -149,17 +149,16 @@ def finished(sch: Schedule, block: BlockRV, along: Var) -> tuple[BlockRV, Var]:
 def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
     """Points unrolled around vectors. What is padded for a line is padded just before."""
     node: Block = sch.get(block)
-    store, columns = only_store(node), vector_iterator(node)
-    assert store is not None
+    columns = vector_iterator(node)
     assert columns is not None
-    lanes = target.lanes(store.buffer.dtype)
+    lanes = target.lanes(node.writes[0].buffer.dtype)
     sizes = {it.var: extent(it) or 1 for it in node.iters}
     loops = dict(zip(sizes, sch.get_loops(block)))
     points = next(v for v in loops if v.name == POINTS)
     outer = [v for v in loops if v is not columns and v is not points]
     inner, width = loops[columns], sizes[columns]
     sch.reorder(*[loops[v] for v in outer], inner)
-    while width < lanes and outer and all(stride(x, outer[-1]) == width for x in (store, *loads(node))):
+    while width < lanes and outer and goes_on(node, outer[-1], sizes[outer[-1]], width):
         width *= sizes[outer[-1]]
         inner = sch.fuse(loops[outer.pop()], inner)
     vectors, inner = sch.split(inner, [None, min(lanes, width)])
@@ -175,6 +174,13 @@ def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
         sch.compute_at(padding, around[max(0, len(around) - 2)])
         vectorize_stage(sch, padding, target)
         sch.annotate(padding, CLAIMED, "Winograd")
+
+
+def goes_on(node: Block, var: Var, size: int, width: int) -> bool:
+    """Whether what a block reads and writes for the next value of an iterator is `width` elements further."""
+    store = only_store(node)
+    assert store is not None
+    return size == 1 or all(stride(x, var) == width for x in (store, *loads(node)))
 
 
 def cut(sch: Schedule, block: BlockRV, along: Var, size: int, target: Target) -> list[LoopRV]:
