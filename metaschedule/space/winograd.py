@@ -123,10 +123,16 @@ def filtered(sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool,
     sch.compute_at(products, chunks[-1])
     sch.parallel(sch.fuse(*chunks) if len(chunks) > 1 else chunks[0])
     made: Block = sch.get(products)
-    columns = vector_iterator(made)
-    assert columns is not None
     points = next(it.var for it in made.iters if it.var.name == POINTS)
-    tile(sch, products, columns, "no", columns_first, target, points)
+    tile(sch, products, contiguous(made), "no", columns_first, target, points)
+
+
+def contiguous(node: Block) -> Var:
+    """The iterator that results are contiguous along."""
+    found = vector_iterator(node)
+    if found is None:
+        raise ScheduleError(f"results of block {node.name!r} are not contiguous along any iterator")
+    return found
 
 
 def finished(sch: Schedule, block: BlockRV, along: Var) -> tuple[BlockRV, Var]:
@@ -149,8 +155,7 @@ def finished(sch: Schedule, block: BlockRV, along: Var) -> tuple[BlockRV, Var]:
 def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
     """Points unrolled around vectors. What is padded for a line is padded just before."""
     node: Block = sch.get(block)
-    columns = vector_iterator(node)
-    assert columns is not None
+    columns = contiguous(node)
     lanes = target.lanes(node.writes[0].buffer.dtype)
     sizes = {it.var: extent(it) or 1 for it in node.iters}
     loops = dict(zip(sizes, sch.get_loops(block)))
@@ -169,9 +174,9 @@ def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
     lines = outer[:-1] or outer
     parallel_outside(sch, [loops[v] for v in lines], [sizes[v] for v in lines], target)
     around = sch.get_loops(block)[:-3]
-    for stage in [b for b in producers(sch, node) if is_padding(b)]:
+    for stage in [b for b in producers(sch, node) if is_padding(b) and around]:
         padding = sch.get_block(stage.name)
-        sch.compute_at(padding, around[max(0, len(around) - 2)])
+        sch.compute_at(padding, around[-2:][0])
         vectorize_stage(sch, padding, target)
         sch.annotate(padding, CLAIMED, "Winograd")
 

@@ -59,6 +59,17 @@ def test_random_candidates_are_right(data: st.DataObject) -> None:
     assert_candidate(sch, program)
 
 
+@pytest.mark.parametrize("config", [
+    {"h": 7, "w": 9, "ci": 1, "co": 16, "k": 7, "s": 1},
+    {"h": 1, "w": 1, "ci": 9, "co": 16, "k": 3, "s": 1, "p": 1},
+    {"h": 30, "w": 2, "ci": 1, "co": 16, "k": 7, "s": 1},
+])  # fmt: skip
+def test_candidates_of_one_channel_or_pixel(config: dict[str, Any]) -> None:
+    program = ms.workloads.create("C2D", **config)
+    for sketch in filtered(program):
+        assert_candidate(sketch.apply(program), program)
+
+
 def test_a_stage_that_follows_takes_the_results_in() -> None:
     program = ms.workloads.create("CBR", **CONV)
     for sketch in filtered(program):
