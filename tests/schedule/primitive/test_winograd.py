@@ -1,5 +1,7 @@
 """winograd: tiles of a convolution out of products at a few points."""
 
+# pyright: reportInvalidTypeForm=false
+
 from __future__ import annotations
 
 from fractions import Fraction
