@@ -367,8 +367,9 @@ class WinogradSteps(Steps):
         >>> from metaschedule import Schedule, workloads
         >>> sch = Schedule(workloads.create("C1D"))
         >>> conv = sch.get_block("conv")
-        >>> sch.winograd(conv, sch.get_loops(conv)[1], 4)
-        (b1, b2, b3)
+        >>> data, weights, products = sch.winograd(conv, sch.get_loops(conv)[1], 4)
+        >>> sch.get(products).name
+        'conv_products'
         """
         data, weights, products = self.run(Winograd(block, loop, tile))
         return data, weights, products
