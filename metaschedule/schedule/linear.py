@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..ir import INDEX, Binary, Const, Expr, Var, binary, substitute
+from ..ir import INDEX, Binary, Const, Expr, Var, binary, free_vars, substitute
 
 Sum = tuple[tuple[tuple[Expr, int], ...], int]  # variables, or what is not linear, with factors; a constant
 
@@ -39,6 +39,10 @@ def _collect(e: Expr, factor: int, terms: dict[Expr, int]) -> int:
                     return _collect(a, factor * int(b.value), terms)
     terms[e] = terms.get(e, 0) + factor
     return 0
+
+
+def uses(e: Expr, var: Var) -> bool:
+    return any(x is var for x in free_vars(e))
 
 
 # What follows is made once, so that replays share it, and what is known of it.

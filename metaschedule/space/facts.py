@@ -28,7 +28,7 @@ from ..ir import (
     free_vars,
 )
 from ..schedule import BlockRV, Schedule
-from ..schedule.linear import linear
+from ..schedule.linear import linear, uses
 
 CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
 TILED = "tiled"  # annotation of a tiled block: the structure of its levels
@@ -84,10 +84,6 @@ def coefficient(e: Expr, var: Var) -> int | None:
         elif uses(term, var):
             return None
     return moved
-
-
-def uses(e: Expr, var: Var) -> bool:
-    return any(x is var for x in free_vars(e))
 
 
 def mentions(load: Load, var: Var) -> bool:

@@ -30,7 +30,7 @@ from ...ir import (
 )
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
 from ..analysis.reducers import find_reducer
-from ..linear import linear
+from ..linear import linear, uses
 from ..state import ROOT, Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .block_layout import check_own_loops
@@ -186,10 +186,6 @@ class Winograd(Primitive):
         for var in plan.chain:
             s.forget(var)
         return tuple(keys)
-
-
-def uses(e: Expr, var: Var) -> bool:
-    return any(x is var for x in free_vars(e))
 
 
 def is_zero(e: Expr) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 from ... import te
 from ...ir import Expr
+from ...schedule.primitive.winograd import chosen
 from ..lowering import Kind, NotLowered, lowers
 from .convolution import LAST, with_bias
 from .padding import padded
@@ -139,14 +140,6 @@ def half(x: te.Tensor, rule: Callable[[Row], Row], name: str) -> te.Tensor:
         return chosen(u, rule([x[i, j, t, c] for i in range(length)]))
 
     return te.compute((other, made, *rest), element, name=name)
-
-
-def chosen(at: Expr, values: Row) -> Expr:
-    """`values[at]`."""
-    result = values[-1]
-    for n in reversed(range(len(values) - 1)):
-        result = te.select(at == n, values[n], result)
-    return result
 
 
 def deviation(weight: torch.Tensor, result: Sequence[int]) -> float:
