@@ -34,7 +34,7 @@ def split_constants(program: Program, names: Collection[str] | None = None) -> t
     if not fixed:
         return None, program
     tables = {b for b in program.allocs if b.data is not None}
-    first = prepared(program, fixed | tables)
+    first = rooted(prepared(program, fixed | tables), fixed)
     rest = [s for s in program.body if s not in first]
     results = {b for s in first for b in written(s)}
     made = [b for b in program.allocs if b in results]
@@ -71,6 +71,22 @@ def prepared(program: Program, known: set[Buffer]) -> list[Stmt]:
         if len(kept) == len(found):
             return found
         found = kept
+
+
+def rooted(statements: list[Stmt], fixed: set[Buffer]) -> list[Stmt]:
+    """Those that depend on a constant parameter, and what they need: the others (fills, tables) are cheaper
+    computed by the kernel, which may fold them, than read."""
+    derived = set(fixed)
+    for s in statements:
+        if read(s) & derived:
+            derived |= written(s)
+    kept: list[Stmt] = []
+    needed: set[Buffer] = set()
+    for s in reversed(statements):
+        if written(s) & (derived | needed):
+            needed |= read(s)
+            kept.insert(0, s)
+    return kept
 
 
 def written(s: Stmt) -> set[Buffer]:

@@ -115,9 +115,11 @@ def in_chunks(sch: Schedule, block: BlockRV, target: Target) -> None:
         return
     if along_reduction(node, target):
         sch.decompose_reduction(part, steps)
+        outside = [*rows, chunk]
     else:
-        *rows, chunk, _ = accumulate(sch, part, target)[0]
-    sch.parallel(fuse(sch, [*rows, chunk]))
+        outside, _ = accumulate(sch, part, target)
+        outside = outside[:-1] if rows else outside  # a scalar's vectors are of chunks
+    sch.parallel(fuse(sch, outside))
     sch.annotate(part, CLAIMED, "AddRFactor")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -33,12 +32,12 @@ class Compiled:
     preparation: Executable | None
     latency: float | None
 
-    def prepared(self, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    def prepared(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The constant inputs of the kernel by name."""
         if self.preparation is None:
             return dict(weights)
-        made = self.preparation(*[weights[spec.name] for spec in self.preparation.inputs])
-        made = made if isinstance(made, tuple) else (made,)
+        made = [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in self.preparation.outputs]
+        self.preparation(*[weights[spec.name] for spec in self.preparation.inputs], *made)
         return dict(weights) | {spec.name: t for spec, t in zip(self.preparation.outputs, made)}
 
 

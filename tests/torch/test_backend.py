@@ -70,6 +70,39 @@ def test_shapes(shape: tuple[int, ...]) -> None:
     check(lambda x: torch.relu(x * 2 - 1), torch.randn(shape))
 
 
+@pytest.mark.parametrize("shape", [(1,), (3,), (2, 3), (1, 7), (7, 1), (5, 17), (1000,)])
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "amax", "argmax", "var", "norm", "all", "logsumexp"])
+def test_reductions_to_a_scalar(name: str, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    if name == "logsumexp":
+        check(lambda x: torch.logsumexp(x, tuple(range(len(shape)))), x)
+    elif name != "var" or x.numel() > 1:
+        check(lambda x: (getattr(x, name)(), getattr(x, name)() * 2), x)
+    check(lambda x: getattr(x.t() if x.dim() == 2 else x, "sum")(dtype=torch.float64), x)
+
+
+def test_values_filled_in_beside_weights() -> None:
+    linear = nn.Linear(8, 8)
+    for fill in (0.0, float("-inf"), 1):
+        check(lambda x, fill=fill: torch.where(x > 0, linear(x), fill), torch.randn(4, 8))
+        check(lambda x, fill=fill: linear(x).masked_fill(x > 0, fill), torch.randn(4, 8))
+    check(torch.diagflat, torch.randn(3))
+    check(lambda x: linear(x) + torch.eye(8) * torch.full((), 2.0), torch.randn(8, 8))
+
+
+@pytest.mark.parametrize("mask", ["causal", "bool", "float", "none"])
+def test_attention(mask: str) -> None:
+    layer = nn.Linear(8, 24)
+
+    def model(x: Any, mask: Any) -> Any:
+        q, k, v = layer(x).view(2, 6, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        causal = mask is None
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+
+    masks = {"bool": torch.ones(6, 6).tril() > 0, "float": torch.randn(6, 6), "none": torch.zeros(6, 6)}
+    check(model, torch.randn(2, 6, 8), masks.get(mask))
+
+
 def test_inputs_that_are_not_contiguous() -> None:
     check(lambda x, y: torch.relu(x) + y, torch.randn(4, 6).t(), torch.randn(6, 8)[:, ::2])
 
