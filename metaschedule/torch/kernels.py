@@ -36,7 +36,9 @@ class Compiled:
         """The constant inputs of the kernel by name."""
         if self.preparation is None:
             return dict(weights)
-        made = [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in self.preparation.outputs]
+        made = [
+            torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in self.preparation.outputs
+        ]
         self.preparation(*[weights[spec.name] for spec in self.preparation.inputs], *made)
         return dict(weights) | {spec.name: t for spec, t in zip(self.preparation.outputs, made)}
 

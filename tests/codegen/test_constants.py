@@ -45,6 +45,6 @@ def test_a_program_whose_fills_alone_are_known_is_not_divided() -> None:
 
 
 def test_the_parts_compute_what_the_whole_does() -> None:
-    x, w = np.float32([1, -1, 2, -2]), np.float32([1, 2, 3, 4])
+    x, w = np.array([1, -1, 2, -2], "float32"), np.array([1, 2, 3, 4], "float32")
     kernel = ms.build(ms.parse(MASKED), constants={"W": w})
     np.testing.assert_array_equal(kernel(x), [5, 0, 3, 0])
