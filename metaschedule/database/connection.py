@@ -41,6 +41,9 @@ CREATE TABLE records (
 );
 CREATE INDEX records_of_workload ON records (workload);
 """
+# Columns of `records` that older files lack. They have defaults, so that versions that do not know them can
+# still read and write a file that has them.
+LATER_COLUMNS = {"disturbed": "REAL NOT NULL DEFAULT 0"}
 
 MEANING = {
     sqlite3.SQLITE_BUSY: f"other processes kept it locked for {PATIENCE:.0f} s; try again when they are done",
@@ -163,8 +166,8 @@ def write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """The tables, unless another process was first."""
-    if signature(connection)[0] == APPLICATION:
+    """The tables and columns that are not there, unless another process was first."""
+    if signature(connection)[0] == APPLICATION and not missing_columns(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     if signature(connection)[0] != APPLICATION:
@@ -172,4 +175,12 @@ def create(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
+    for column in missing_columns(connection):
+        connection.execute(f"ALTER TABLE records ADD COLUMN {column} {LATER_COLUMNS[column]}")
     connection.execute("COMMIT")
+
+
+def missing_columns(connection: sqlite3.Connection) -> list[str]:
+    """Of the later ones, those that the file does not have."""
+    present = {row[1] for row in connection.execute("PRAGMA table_info(records)")}
+    return [column for column in LATER_COLUMNS if column not in present]

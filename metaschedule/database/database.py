@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..ir import Program, structural_hash
 from ..target import Target
 from . import lines
-from .connection import DatabaseError, connect, explained
+from .connection import DatabaseError, connect, explained, missing_columns
 from .record import Record, Workload, key_of, workload_of
 
 COLUMNS = [f.name for f in fields(Record)]
@@ -52,6 +52,11 @@ class Database:
     def __init__(self, path: Path | None, readonly: bool = False) -> None:
         self.path = path
         self.connection = connect(path, readonly)
+        with explained(path):
+            self._absent = set(
+                missing_columns(self.connection)
+            )  # a file that may only be read stays as it is
+            self._file = None if path is None else identity(path)
         self._lock = threading.Lock()
         self._sketches: dict[str, str] = {}  # by hash: one text for all records that share it
 
@@ -112,10 +117,19 @@ class Database:
                 self.connection.execute("BEGIN IMMEDIATE")  # waits for its turn; a later upgrade could not
                 yield
                 self.connection.execute("COMMIT")
+                self._check_place()
             except BaseException:
                 if self.connection.in_transaction:  # a full disk has ended it already
                     self.connection.execute("ROLLBACK")
                 raise
+
+    def _check_place(self) -> None:
+        """SQLite goes on writing to a file that was deleted, which nobody will find again."""
+        if self.path is not None and identity(self.path) != self._file:
+            raise DatabaseError(
+                f"{self.path}: deleted or replaced while it was open, so what was just stored is lost; "
+                "open it again"
+            )
 
     # --- reading ---
 
@@ -132,9 +146,11 @@ class Database:
         return self._select(wanted, "ORDER BY id")
 
     def best(self, program: Program | str, target: Target | str) -> Record | None:
-        """The fastest of the confirmed records, or of all if none is confirmed."""
+        """The fastest of the confirmed records, or of all if none is confirmed. What was measured beside
+        other work comes after all that was not."""
         wanted = {"workload": workload_of(program), "target": key_of(target), "outcome": "ok"}
-        return next(iter(self._select(wanted, "ORDER BY confirmed DESC, latency, id LIMIT 1")), None)
+        order = "ORDER BY disturbed >= 1, confirmed DESC, latency, id LIMIT 1"
+        return next(iter(self._select(wanted, order)), None)
 
     def workloads(self) -> list[Workload]:
         """The programs, in the order they were added."""
@@ -150,7 +166,8 @@ class Database:
     def _select(self, wanted: Mapping[str, str | None], order: str) -> list[Record]:
         given = {column: value for column, value in wanted.items() if value is not None}
         where = " AND ".join(["TRUE", *(f"{column} = :{column}" for column in given)])
-        rows = self._rows(f"SELECT {', '.join(COLUMNS)} FROM records WHERE {where} {order}", given)
+        columns = ", ".join(f"0.0 AS {c}" if c in self._absent else c for c in COLUMNS)
+        rows = self._rows(f"SELECT {columns} FROM records WHERE {where} {order}", given)
         return [self._record(dict(zip(COLUMNS, row))) for row in rows]
 
     def _record(self, row: dict[str, Any]) -> Record:
@@ -172,6 +189,15 @@ class Database:
     def _rows(self, query: str, values: Any = ()) -> list[Any]:
         with self._lock, explained(self.path):
             return self.connection.execute(query, values).fetchall()
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file is there; None if there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def digest(sketch: str) -> str:

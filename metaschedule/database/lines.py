@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from ..schedule.trace import fits
-from .connection import VERSION, DatabaseError
+from .connection import LATER_COLUMNS, VERSION, DatabaseError
 from .record import Record, Workload
 
 HINTS = get_type_hints(Record)
@@ -48,7 +48,7 @@ def decode(data: Any) -> tuple[Workload, Record]:
         raise ValueError("not a tuning record")
     if data["schema"] != VERSION:
         raise ValueError(f"schema {data['schema']!r}, and this metaschedule reads {VERSION}")
-    if odd := KEYS ^ set(data):
+    if odd := (KEYS ^ set(data)) - (set(LATER_COLUMNS) - set(data)):
         raise ValueError(f"keys that are missing, or unknown: {', '.join(sorted(odd))}")
     if isinstance(data["times"], list):
         data["times"] = tuple(data["times"])
@@ -57,4 +57,4 @@ def decode(data: Any) -> tuple[Workload, Record]:
         if key != "schema" and not fits(value, hint):
             raise ValueError(f"{key} is {value!r:.80}, which is no {getattr(hint, '__name__', hint)}")
     workload = Workload(data["workload"], data["name"], data["script"])
-    return workload, Record(**{key: data[key] for key in HINTS})
+    return workload, Record(**{key: data[key] for key in HINTS if key in data})

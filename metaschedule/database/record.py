@@ -43,6 +43,7 @@ class Record:
     times: tuple[float, ...] = ()  # the repetitions behind it
     detail: str = ""  # of what went wrong
     confirmed: bool = False  # measured again as a leader
+    disturbed: float = 0.0  # the share of repetitions thrown away; 1: none could be believed
     space: str = ""
     seed: int | None = None
     trial: int | None = None  # number within the run
@@ -70,10 +71,17 @@ class Record:
             )
         if not all(math.isfinite(t) and t >= 0 for t in (self.latency or 0, self.created, *self.times)):
             raise ValueError("latency, times and created must be finite and not negative")
+        if not 0 <= self.disturbed <= 1:
+            raise ValueError(f"disturbed is a share from 0 to 1, got {self.disturbed}")
         if not all(-LARGEST <= n < LARGEST for n in (self.seed or 0, self.trial or 0)):
             raise ValueError("seed and trial must fit 64 bits")
         if (self.sketch is None) != (self.decisions is None):
             raise ValueError("sketch and decisions are one trace: give both or neither")
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the latency was measured while nothing else ran; otherwise it is an upper bound."""
+        return self.disturbed < 1
 
     @cached_property
     def trace(self) -> Trace | None:

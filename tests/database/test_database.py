@@ -140,6 +140,16 @@ def test_best_prefers_what_was_confirmed(db: Database) -> None:
     assert db.best(PROGRAM, TARGET.with_cores(1)) is None
 
 
+def test_best_prefers_what_was_not_disturbed(db: Database) -> None:
+    db.add_program(PROGRAM)
+    db.add_all([ok(1e-3, confirmed=True, disturbed=1.0), ok(3e-3, disturbed=0.9), ok(4e-3, disturbed=1.0)])
+    best = db.best(PROGRAM, TARGET)
+    assert best is not None
+    assert (best.latency, best.disturbed, best.reliable) == (3e-3, 0.9, True)
+    db.add(ok(5e-3, confirmed=True, disturbed=0.5))
+    assert db.best(PROGRAM, TARGET) == db.records()[-1]
+
+
 def test_a_record_needs_its_program() -> None:
     db = ms.database.open(None)
     with pytest.raises(DatabaseError, match="call add_program"):

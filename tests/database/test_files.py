@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -15,7 +16,7 @@ import pytest
 
 import metaschedule as ms
 from metaschedule.database import DatabaseError
-from tests.database.examples import PROGRAM, ok
+from tests.database.examples import PROGRAM, TARGET, ok
 
 
 @pytest.fixture
@@ -143,6 +144,47 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
         with pytest.raises(DatabaseError, match="cannot be .*; check the path"):
             ms.database.open(path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_files_without_the_later_columns(tuning: Path, tmp_path: Path, readonly: bool) -> None:
+    lines = tmp_path / "lines.jsonl"
+    with ms.database.open(tuning) as db:
+        before = db.records()
+        db.export(lines)
+    statement("ALTER TABLE records DROP COLUMN disturbed")(tuning)
+    with ms.database.open(tuning, readonly=readonly) as db:
+        assert db.records() == before
+        assert db.best(PROGRAM, TARGET) == before[0]
+        if not readonly:
+            db.add(ok(1e-9, disturbed=1.0))
+    older = [
+        {k: v for k, v in json.loads(row).items() if k != "disturbed"}
+        for row in lines.read_text().splitlines()
+    ]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in older))
+    with ms.database.open(None) as db:
+        assert db.import_(lines).added == len(before)
+        assert db.records() == before
+
+
+@pytest.mark.parametrize("how", ["the file", "its directory", "replaced"])
+def test_a_file_that_vanishes_is_noticed(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "place" / "tuning.db"
+    path.parent.mkdir()
+    with ms.database.open(path) as db:
+        db.add_program(PROGRAM)
+        db.add(ok())
+        if how == "its directory":
+            shutil.rmtree(path.parent)
+        else:
+            path.unlink()
+        if how == "replaced":
+            path.write_bytes(b"")
+        with pytest.raises(DatabaseError, match="deleted or replaced while it was open"):
+            db.add(ok())
+    if how == "replaced":
+        assert path.read_bytes() == b""
 
 
 def test_read_only_by_choice(tuning: Path) -> None:
