@@ -9,7 +9,21 @@ from .llvm.module import Module
 from .lower import lower
 
 
-def generate(program: Program, target: Target, *, fma: bool = True) -> Kernel:
+BOUNDS = ("checked", "unchecked")
+
+
+def generate(program: Program, target: Target, *, fma: bool = True, bounds: str = "checked") -> Kernel:
     """The kernel of a program. Without `fma` no multiplication is fused with an addition: results are
-    then what the operators say one by one, which is what candidates are verified against."""
-    return Module(lower(program), target, fma).kernel()
+    then what the operators say one by one, which is what candidates are verified against.
+
+    With `bounds="checked"` the kernel fails where an index is outside of its buffer or an integer is divided by
+    zero; only what cannot be proved now is checked then. "unchecked" leaves those checks out: such an access is
+    undefined.
+    """
+    return Module(lower(program, checked=check_bounds(bounds) == "checked"), target, fma).kernel()
+
+
+def check_bounds(bounds: str) -> str:
+    if bounds not in BOUNDS:
+        raise ValueError(f"bounds must be one of {', '.join(map(repr, BOUNDS))}, got {bounds!r}")
+    return bounds

@@ -2,7 +2,8 @@
 
 from .compile import CompileError, assembly, compile_object, optimized_llvm
 from .elf import ObjectError
-from .executable import Executable, KernelAssertion, load
+from .executable import Executable, load
+from .failure import Failure, KernelAssertion, KernelDivisionError, KernelError, KernelIndexError
 from .kernel import ArgSpec, Kernel
 from .loader import load_object
 from .storage import StorageError
@@ -13,8 +14,12 @@ __all__ = [
     "ArgSpec",
     "CompileError",
     "Executable",
+    "Failure",
     "Kernel",
     "KernelAssertion",
+    "KernelDivisionError",
+    "KernelError",
+    "KernelIndexError",
     "ObjectError",
     "StorageError",
     "Timing",

@@ -34,10 +34,6 @@ from .threads import THREADS, check_threads
 from .timing import KernelStatus, Timing, random_arrays, time_kernel
 
 
-class KernelAssertion(AssertionError, RuntimeError):
-    """An assertion of the program did not hold while the kernel ran."""
-
-
 class Executable:
     """A compiled kernel. `exe(*inputs)` allocates its outputs, `exe(*inputs, *outputs)` fills the
     given.
@@ -140,16 +136,16 @@ class Executable:
             self._ready()
         count = len(args)
         if count == self._total and count != self._input_count:
-            status = self._native(*args)
+            outcome = self._native(*args)
             outputs = args[self._input_count :]
         elif count == self._input_count:
             outputs = self._allocate(args)
-            status = self._native(*args, *outputs)
+            outcome = self._native(*args, *outputs)
         else:
             raise TypeError(self._count_message(count))
-        if status:
-            if status > 0:
-                raise self._failed(status)
+        if outcome:
+            if type(outcome) is tuple:
+                raise self.kernel.failed(*outcome)
             self._call_slowly(args, outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -172,9 +168,9 @@ class Executable:
 
     def _call_slowly(self, args: tuple[Any, ...], outputs: Any) -> None:
         facts = self._read(args[: self._input_count], outputs)
-        status = self._native_pointers(*[f.address for f in facts])
-        if status:
-            raise self._failed(status)
+        outcome = self._native_pointers(*[f.address for f in facts])
+        if outcome:
+            raise self.kernel.failed(*outcome)
 
     def _read(self, inputs: Any, outputs: Any) -> list[Facts]:
         """The memory of checked call arguments."""
@@ -199,12 +195,6 @@ class Executable:
             f"optionally followed by {len(self.outputs)} output(s) ({names(self.outputs)}), "
             f"got {count} argument(s){bound}"
         )
-
-    def _failed(self, status: int) -> Exception:
-        messages = self.kernel.messages
-        if 0 < status <= len(messages):
-            return KernelAssertion(f"{self.name}: {messages[status - 1] or 'an assertion failed'}")
-        return RuntimeError(f"{self.name}: the kernel returned status {status}, which means nothing")
 
     def bind(self, constants: Mapping[str, Any]) -> Executable:
         """The same code with more inputs bound to fixed values; this executable stays as it is."""
@@ -247,7 +237,7 @@ class Executable:
         try:
             return time_kernel(self._context, addresses, repeats, min_time)
         except KernelStatus as error:
-            raise self._failed(error.status) from None
+            raise self.kernel.failed(error.status, error.value) from None
 
     def fill_workspace(self, byte: int = 0xFF) -> None:
         """Overwrite the idle workspace (0xFF: floats become NaN), so that a kernel that reads what

@@ -52,8 +52,8 @@ extern "C" {{
 
 /* Arrays are dense and row-major, aligned to their element; no output may overlap another argument.
 {arguments}
-   Returns 0, -1 if there is no memory for the workspace, or k > 0 if an assertion of the program
-   failed. May be called from several threads at once. */
+   Returns 0, -1 if there is no memory for the workspace, or k > 0 if the kernel could not go on{checks};
+   what the outputs hold is then undefined. May be called from several threads at once. */
 int {name}({parameters});
 
 /* What a status means. */
@@ -77,6 +77,7 @@ struct runtime {{
     int (*thread_num)(void);
     int (*num_threads)(void);
     int32_t threads;
+    int64_t value;
 }};
 extern int32_t {kernel}(void **, void *, struct runtime *) __attribute__((visibility("hidden")));
 {declarations}
@@ -201,6 +202,11 @@ def parameters(kernel: Kernel, constants: Mapping[str, np.ndarray]) -> str:
     return ", ".join(parts) or "void"
 
 
+def status_lines(kernel: Kernel) -> str:
+    """What each status means, for the header."""
+    return "\n".join(f"     {k}: {failure}" for k, failure in enumerate(kernel.failures, 1))
+
+
 def header(name: str, kernel: Kernel, constants: Mapping[str, np.ndarray]) -> str:
     names = parameter_names(kernel)
     called = [s for s in kernel.inputs if s.name not in constants]
@@ -211,6 +217,7 @@ def header(name: str, kernel: Kernel, constants: Mapping[str, np.ndarray]) -> st
         target=comment(str(kernel.target)),
         guard=f"METASCHEDULE_{name.upper()}_H",
         arguments=comment("\n".join(lines)),
+        checks=comment(":\n" + statuses if (statuses := status_lines(kernel)) else ""),
         name=name,
         parameters=parameters(kernel, constants),
     )
@@ -233,8 +240,8 @@ def wrapper(
     ]
     most = min(kernel.max_threads, threads or kernel.max_threads)
     limit = f"    if (runtime.threads > {most}) runtime.threads = {most};"
-    use_openmp = "{ GOMP_parallel, omp_get_thread_num, omp_get_num_threads, omp_get_max_threads() }"
-    messages = [c_string(message) for message in kernel.messages]
+    use_openmp = "{ GOMP_parallel, omp_get_thread_num, omp_get_num_threads, omp_get_max_threads(), 0 }"
+    messages = [c_string(str(failure)) for failure in kernel.failures]
     return WRAPPER.format(
         name=name,
         kernel=entry,
@@ -242,7 +249,7 @@ def wrapper(
         alignment=64,
         parameters=parameters(kernel, constants),
         arguments=", ".join(arguments) or "NULL",
-        runtime=use_openmp if parallel else "{ NULL, NULL, NULL, 1 }",
+        runtime=use_openmp if parallel else "{ NULL, NULL, NULL, 1, 0 }",
         threads=limit if parallel else "",
         shared=align(kernel.shared_bytes),
         private=align(kernel.private_bytes),

@@ -9,11 +9,13 @@ The calling convention is this, and nothing else is shared between generated cod
 - `workspace`: 64-byte aligned. `shared_bytes` for the call, then `private_bytes` for each thread,
   both rounded up to 64, so that thread `t` owns `workspace + shared + t * private`. Its content is
   undefined.
-- `runtime`: `{ ptr GOMP_parallel, ptr omp_get_thread_num, ptr omp_get_num_threads, i32 threads }`.
+- `runtime`: `{ ptr GOMP_parallel, ptr omp_get_thread_num, ptr omp_get_num_threads, i32 threads,
+  i64 value }`.
   With `threads` 1 the pointers may be null: the kernel calls its parallel bodies itself, as thread
   0 of 1. Otherwise it calls `GOMP_parallel(body, data, threads, 0)`, and `body` divides its work by
   what `omp_get_num_threads()` says, which may be less than asked.
-- Result: 0, or k > 0 if the assertion `messages[k - 1]` failed.
+- Result: 0, or k > 0 if the check `failures[k - 1]` failed; of a wrong index, `value` then is the index.
+  What the outputs hold is undefined in that case.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from typing import Any
 
 from metaschedule.ir import check_dtype, numpy_dtype
 from metaschedule.target import Target
+
+from .failure import Failure, KernelError
 
 ALIGNMENT = 64  # of the workspace and of its parts
 
@@ -68,7 +72,7 @@ class Kernel:
     """A compiled-to-LLVM program. `llvm` is the text of one module that defines `entry`.
 
     `externals` are the symbols it expects of libm, libmvec and libc; `max_threads` says how many
-    threads it can use (1: it has no parallel loop, and `runtime` is not read).
+    threads it can use (1: it has no parallel loop). Without `failures` and parallel loops `runtime` is not used.
     """
 
     entry: str
@@ -78,12 +82,12 @@ class Kernel:
     target: Target
     shared_bytes: int = 0
     private_bytes: int = 0
-    messages: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
     externals: tuple[str, ...] = ()
     max_threads: int = 1
 
     def __post_init__(self) -> None:
-        for field in ("inputs", "outputs", "messages", "externals"):
+        for field in ("inputs", "outputs", "failures", "externals"):
             object.__setattr__(self, field, tuple(getattr(self, field)))
         if self.max_threads < 1 or self.shared_bytes < 0 or self.private_bytes < 0:
             raise ValueError("max_threads must be positive and workspace sizes not negative")
@@ -96,6 +100,12 @@ class Kernel:
     def workspace_bytes(self, threads: int) -> int:
         """Size of the workspace of one call with `threads` threads."""
         return align(self.shared_bytes) + threads * align(self.private_bytes)
+
+    def failed(self, status: int, value: int) -> Exception:
+        """What it means that a call returned this status, and left this value."""
+        if 0 < status <= len(self.failures):
+            return self.failures[status - 1].exception(self.entry, value)
+        return KernelError(f"{self.entry}: the kernel returned status {status}, which means nothing")
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of plain values, for `json.dumps`."""
@@ -113,6 +123,7 @@ class Kernel:
                 "inputs": specs(data["inputs"]),
                 "outputs": specs(data["outputs"]),
                 "target": Target.from_json(data["target"]),
+                "failures": tuple(Failure(**entry) for entry in data.get("failures", ())),
             }
             return Kernel(**values)
         except (KeyError, TypeError) as error:

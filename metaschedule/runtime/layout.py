@@ -70,6 +70,7 @@ class Runtime(ctypes.Structure):
         ("thread_num", pointer),
         ("num_threads", pointer),
         ("threads", i32),
+        ("value", i64),  # that a failed check was about
     ]
 
 

@@ -31,7 +31,7 @@ C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's flags
 METH_FASTCALL = 0x80
 EXPORTS = ("call_arrays", "call_pointers", "take", "give", "drain", "prepare", "bench", "run_steps")
 _PYTHON = (
-    "PyLong_AsVoidPtr PyLong_FromLong PyErr_NoMemory PyErr_Clear PyEval_SaveThread "
+    "PyLong_AsVoidPtr PyLong_FromLong PyTuple_New PyTuple_SetItem PyErr_NoMemory PyErr_Clear PyEval_SaveThread "
     "PyEval_RestoreThread PyObject_GetAttr Py_DecRef"
 )
 PYTHON = _PYTHON.split()
@@ -113,7 +113,7 @@ class Native:
         if arrays_as_expected():
             PROCESS.array_type = id(np.ndarray)
 
-    def function(self, name: str, context: Context | Steps) -> Callable[..., int]:
+    def function(self, name: str, context: Context | Steps) -> Callable[..., Any]:
         """A Python function of the module that works on `context`, which the caller keeps alive."""
         method = self._methods[name]
         return new_function(ctypes.addressof(method), ctypes.addressof(context), None)

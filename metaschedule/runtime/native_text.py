@@ -1,8 +1,8 @@
 """The LLVM text of the native caller: one module per process, driven by tables, see `native`.
 
-`call_arrays` and `call_pointers` are CPython functions (METH_FASTCALL). Both return a Python int:
-what the kernel returned, or -1 if an argument is not exactly as expected, in which case nothing was
-run and the slow path in Python finds out why. Everything but the kernel itself happens under the
+`call_arrays` and `call_pointers` are CPython functions (METH_FASTCALL). Both return 0, or -1 if an
+argument is not exactly as expected, in which case nothing was run and the slow path in Python finds
+out why, or what a kernel that failed returned: a tuple (status, value). Everything but the kernel itself happens under the
 GIL, so the free list of workspaces needs no lock.
 """
 
@@ -11,6 +11,8 @@ from .layout import expand, llvm_types
 DECLARATIONS = """
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyLong_FromLong(i64)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyErr_NoMemory()
 declare void @PyErr_Clear()
 declare ptr @PyEval_SaveThread()
@@ -115,6 +117,8 @@ define i64 @team(ptr %process, i64 %wanted, ptr %rt) {
   store ptr %size, ptr %rt2
   %rt3 = at %Runtime.threads, %rt
   store i32 %threads32, ptr %rt3
+  %rt4 = at %Runtime.value, %rt
+  store i64 0, ptr %rt4
   ret i64 %threads
 }
 
@@ -136,6 +140,21 @@ define i64 @prepare(ptr %ctx, ptr %rt) {
   ret i64 %need
 }
 declare i64 @llvm.umin.i64(i64, i64)
+
+define internal ptr @outcome(i64 %status, ptr %rt) {
+  %number = call ptr @PyLong_FromLong(i64 %status)
+  %good = icmp eq i64 %status, 0
+  br i1 %good, label %plain, label %failed
+plain:
+  ret ptr %number
+failed:
+  %about = get %Runtime.value, %rt
+  %value = call ptr @PyLong_FromLong(i64 %about)
+  %pair = call ptr @PyTuple_New(i64 2)
+  %first = call i32 @PyTuple_SetItem(ptr %pair, i64 0, ptr %number)
+  %second = call i32 @PyTuple_SetItem(ptr %pair, i64 1, ptr %value)
+  ret ptr %pair
+}
 
 define internal ptr @run(ptr %ctx, ptr %addresses) {
   %rt = alloca %Runtime
@@ -161,7 +180,7 @@ back:
   br label %done
 done:
   %wide = sext i32 %status to i64
-  %result = call ptr @PyLong_FromLong(i64 %wide)
+  %result = call ptr @outcome(i64 %wide, ptr %rt)
   ret ptr %result
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .executable import Executable, KernelAssertion
+from .executable import Executable
 from .layout import Argument, Step, Steps
 from .native import PROCESS, native_module
 from .threads import THREADS
@@ -34,7 +34,10 @@ class KernelCall:
 
 
 class Sequence:
-    """Called with the number of threads and the address of every base from 1 on."""
+    """Called with the number of threads and the address of every base from 1 on.
+
+    Where a kernel fails, those after it do not run, and a `KernelError` names it.
+    """
 
     def __init__(self, calls: Items[KernelCall], bases: int) -> None:
         self.calls = list(calls)
@@ -54,12 +57,13 @@ class Sequence:
     def __call__(self, threads: int, *bases: int) -> None:
         if not THREADS.settled:
             THREADS.refresh()
-        status = self._run(threads, *bases)
-        if status:
-            self._fail(status)
+        outcome = self._run(threads, *bases)
+        if outcome:
+            raise self._failed(outcome)
 
-    def _fail(self, status: int) -> None:
-        if status == -1:
-            raise TypeError(f"a call gives {self._steps.bases} addresses after the number of threads")
+    def _failed(self, outcome: int | tuple[int, int]) -> Exception:
+        if not isinstance(outcome, tuple):
+            return TypeError(f"a call gives {self._steps.bases} addresses after the number of threads")
+        status, value = outcome
         kernel = self.calls[status >> 32].executable.kernel
-        raise KernelAssertion(f"{kernel.entry}: {kernel.messages[(status & 0xFFFFFFFF) - 1]}")
+        return kernel.failed(status & 0xFFFFFFFF, value)

@@ -1,8 +1,8 @@
 """The LLVM text of `run_steps`: kernels one after the other without Python between them (see `sequence`).
 
-A CPython function (METH_FASTCALL) of a number of threads and of addresses, the bases. It returns 0, or what
-the first kernel that failed returned with that step's number in the upper half; -1 for a wrong number of
-arguments.
+A CPython function (METH_FASTCALL) of a number of threads and of addresses, the bases. It returns 0, or a
+tuple (status, value) of the first kernel that failed, with that step's number in the upper half of the
+status; -1 for a wrong number of arguments.
 """
 
 from .layout import expand
@@ -87,7 +87,7 @@ failed:
 done:
   %result = phi i64 [0, %loop], [%both, %failed]
   call void @PyEval_RestoreThread(ptr %gil)
-  %object.result = call ptr @PyLong_FromLong(i64 %result)
+  %object.result = call ptr @outcome(i64 %result, ptr %rt)
   ret ptr %object.result
 }
 """)

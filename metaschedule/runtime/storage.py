@@ -22,7 +22,7 @@ from metaschedule.ir import numpy_dtype
 from .kernel import Kernel
 
 MAGIC = b"\x93msched\n"
-VERSION = 1
+VERSION = 2
 HEAD = struct.Struct("<8sIQ16s")
 
 

@@ -63,9 +63,9 @@ def duration(seconds: float) -> str:
 class KernelStatus(Exception):
     """A timed kernel returned something else than 0."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
+    def __init__(self, status: int, value: int) -> None:
+        super().__init__(status, value)
+        self.status, self.value = status, value
 
 
 def time_kernel(context: Context, addresses: Sequence[int], repeats: int | None, min_time: float) -> Timing:
@@ -86,7 +86,7 @@ def time_kernel(context: Context, addresses: Sequence[int], repeats: int | None,
         times = (ctypes.c_double * repeats)()
         status = native.bench(context.entry, table, workspace, ctypes.byref(runtime), number, repeats, times)
         if status:
-            raise KernelStatus(status)
+            raise KernelStatus(status, runtime.value)
         return list(times)
 
     try:

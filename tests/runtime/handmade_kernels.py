@@ -3,7 +3,7 @@ does."""
 
 from __future__ import annotations
 
-from metaschedule.runtime import ArgSpec, Kernel
+from metaschedule.runtime import ArgSpec, Failure, Kernel
 from metaschedule.target import Target, resolve
 
 LLVM_TYPES = {
@@ -196,7 +196,7 @@ def scratch(n: int = 100, pause: int = 0) -> Kernel:
         resolve(),
         shared_bytes=4 * n,
         private_bytes=4 * n,
-        messages=("the workspace is not aligned",),
+        failures=(Failure("the workspace is not aligned"),),
         externals=("usleep",),
     )
 
@@ -218,7 +218,7 @@ def fails() -> Kernel:
         (ArgSpec("A", (), "int32"),),
         (ArgSpec("C", (), "int32"),),
         resolve(),
-        messages=("x must be small", "y must be positive"),
+        failures=(Failure("x must be small"), Failure("y must be positive")),
     )
 
 

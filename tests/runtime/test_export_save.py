@@ -73,7 +73,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="truncated or damaged"):
         load(path)
     path.write_bytes(data[:8] + struct.pack("<I", 99) + data[12:])
-    with pytest.raises(StorageError, match="saved with format 99, this version reads 1"):
+    with pytest.raises(StorageError, match="saved with format 99, this version reads 2"):
         load(path)
     path.write_text("import this")
     with pytest.raises(StorageError, match="not a saved executable"):

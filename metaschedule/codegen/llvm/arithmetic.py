@@ -1,5 +1,5 @@
 """Operators and functions on values, with NumPy's meaning: `//` and `%` round down, min and max propagate
-NaN, integers wrap round, nothing traps."""
+NaN, integers wrap round, nothing traps (integer division by zero is checked, see `checks`)."""
 
 from __future__ import annotations
 
@@ -108,6 +108,8 @@ class Arithmetic(Conversions):
     def integer_division(self, e: Binary, a: Value, b: Value) -> Value:
         """`//` and `%` rounding down."""
         dtype, divide, divisor = e.dtype, e.op == "//", as_int(e.b)
+        if not divisor:
+            self.check_divisor(e, b)
         zero = constant(0, dtype, a.lanes)
         unsigned = dtype == "uint8"
         if not unsigned and divisor is not None and divisor > 0 and dtype == "int64":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...ir import is_float
-from .emitter import Emitter
+from .checks import Checks
 from .values import BYTES, Value, constant, intrinsic_suffix, memory_type, register_type, widened
 
 
-class Conversions(Emitter):
+class Conversions(Checks):
     def cast(self, v: Value, dtype: str) -> Value:
         source = v.dtype
         target = register_type(dtype, v.lanes)

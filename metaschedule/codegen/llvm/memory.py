@@ -4,7 +4,7 @@ gathered)."""
 from __future__ import annotations
 
 from ...arith import simplify
-from ...ir import Binary, Buffer, Expr, Load, cast, const, subexpressions
+from ...ir import Binary, Buffer, Expr, Load, Store, cast, const, subexpressions
 from .affine import Affine
 from .arithmetic import Arithmetic
 from .values import BYTES, Value, constant, memory_type
@@ -54,8 +54,13 @@ class Memory(Arithmetic):
         text = self.f.emit(f"getelementptr {element}, ptr {base}, {offsets.typed}")
         return Value(text, "int64", self.lanes)
 
+    def place(self, access: Load | Store) -> Affine:
+        """The flat offset of an element that is certainly one of the buffer's, or else the kernel stops."""
+        self.check_access(access)
+        return self.address(access.buffer, access.indices)
+
     def load(self, e: Load) -> Value:
-        at, dtype = self.address(e.buffer, e.indices), e.buffer.dtype
+        at, dtype = self.place(e), e.buffer.dtype
         if at.is_uniform:
             if self.mask is None or "true" in self.mask.text:
                 return self.scalar_load(e.buffer, at)

@@ -13,8 +13,8 @@ border has less to do), and so do cores (something else may run on one).
 
 from __future__ import annotations
 
-from ...ir import Assert, Buffer, For, identifier
-from ...runtime import ArgSpec, Kernel
+from ...ir import Buffer, For, identifier
+from ...runtime import ArgSpec, Failure, Kernel
 from ...target import Target
 from .. import math as vector_math
 from ..lower import Lowered
@@ -26,6 +26,20 @@ from .values import literal, memory_type
 GRAINS = 8  # of a thread's part: how many times it takes iterations
 MOST_HELPED = 8  # threads, itself included: to look at a part costs as much as a hundred operations
 
+# Of several failures, of any thread, the first to come here is told.
+FAIL = """\
+define internal void @ms.fail(ptr %runtime, ptr %status, i32 %number, i64 %value) cold noinline nounwind {
+  %before = cmpxchg ptr %status, i32 0, i32 %number monotonic monotonic
+  %first = extractvalue { i32, i1 } %before, 1
+  br i1 %first, label %tell, label %done
+tell:
+  %at = getelementptr { ptr, ptr, ptr, i32, i64 }, ptr %runtime, i64 0, i32 4
+  store i64 %value, ptr %at
+  br label %done
+done:
+  ret void
+}"""
+
 
 class Module:
     """Code of one program for one target."""
@@ -36,7 +50,7 @@ class Module:
         self.globals: list[str] = []
         self.declared: set[str] = set()
         self.math_used: set[tuple[str, str, int]] = set()
-        self.messages: list[str] = []
+        self.failures: dict[Failure, int] = {}  # with their statuses
         self.parallel_loops = 0
         self.vectorizable: dict[For, bool] = {}
         program, places = lowered.program, lowered.places
@@ -50,10 +64,9 @@ class Module:
         """How every function calls a buffer; None for one that lives on its stack."""
         return self.names.get(buffer)
 
-    def message(self, s: Assert) -> int:
-        """The status that reports a failed assertion."""
-        self.messages.append(s.message or f"assertion failed: {s.cond}")
-        return len(self.messages)
+    def status(self, failure: Failure) -> int:
+        """The status that reports a failed check."""
+        return self.failures.setdefault(failure, len(self.failures) + 1)
 
     def kernel(self) -> Kernel:
         program, places = self.lowered.program, self.lowered.places
@@ -65,6 +78,8 @@ class Module:
         main.effect("ret void")
         self.functions.append(main.text())
         self.functions.append(self.entry(name))
+        if self.failures:
+            self.functions.append(FAIL)
         externals: set[str] = set()
         for function, dtype, lanes in sorted(self.math_used):
             self.functions.append(vector_math.definition(function, dtype, lanes))
@@ -85,7 +100,7 @@ class Module:
             target=self.target,
             shared_bytes=places.shared_bytes,
             private_bytes=places.private_bytes,
-            messages=tuple(self.messages),
+            failures=tuple(self.failures),
             externals=tuple(sorted(externals)),
             max_threads=self.target.cores if self.parallel_loops else 1,
         )
@@ -144,7 +159,7 @@ class Module:
             at = f.emit(f"getelementptr i64, ptr {closure}, i64 {n}")
             f.effect(f"store i64 {value}, ptr {at}")
         f.effect(f"call void @fork{number}(ptr {closure}, ptr %runtime)")
-        if any("store i32" in text for text in self.functions[-2:]):
+        if any("@ms.fail(" in text for text in self.functions[-2:]):
             failed = f.emit("load i32, ptr %status")
             stop = f.emit(f"icmp ne i32 {failed}, 0")
             with f.when(stop):

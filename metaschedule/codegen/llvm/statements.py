@@ -25,6 +25,7 @@ from ...ir import (
     is_float,
     reduction_term,
 )
+from ...runtime import Failure
 from ..lower.scope import inside, is_harmless
 from .affine import Affine
 from .expressions import ExpressionEmitter
@@ -48,8 +49,12 @@ class StatementEmitter(ExpressionEmitter):
         super().__init__(function, module.target.vector_bytes, module.fma)
         self.module = module
         self.in_parallel = in_parallel
+        self.unproved = module.lowered.unproved
         self.declared = module.declared
         self.math_used = module.math_used
+
+    def status(self, failure: Failure) -> int:
+        return self.module.status(failure)
 
     def base(self, buffer: Buffer) -> str:
         known = self.module.pointer_name(buffer)
@@ -70,7 +75,7 @@ class StatementEmitter(ExpressionEmitter):
         elif isinstance(s, Store):
             self.store(s, None)
         elif isinstance(s, TupleStore):
-            ready = [(self.address(x.buffer, x.indices), self.evaluate(x.value)) for x in s.stores]
+            ready = [(self.place(x), self.evaluate(x.value)) for x in s.stores]
             for x, (at, value) in zip(s.stores, ready, strict=True):
                 self.store(x, value, at)
         elif isinstance(s, If):
@@ -199,24 +204,15 @@ class StatementEmitter(ExpressionEmitter):
                     self.body(s.orelse)
 
     def check(self, s: Assert) -> None:
-        """On failure the status says which assertion it was, and this function returns."""
         cond = self.evaluate(s.cond)
         if cond.text == "true":
             return
-        failed = self.negate(cond)
-        if self.mask is not None:
-            failed = self.mask_and(failed)
-        if failed.lanes > 1:
-            failed = Value(self.intrinsic_any(failed), "bool")
-        with self.f.when(failed.text):
-            self.f.effect(f"store i32 {self.module.message(s)}, ptr %status")
-            self.f.effect("ret void")
-            self.f.begin(self.f.label("dead"))
+        self.stop_if(self.negate(cond), Failure(s.message or f"assertion failed: {s.cond}"))
 
     # --- stores ---
 
     def store(self, s: Store, value: Value | None, at: Affine | None = None) -> None:
-        at = at or self.address(s.buffer, s.indices)
+        at = at or self.place(s)
         if at.is_uniform and self.lanes > 1:
             term = reduction_term(s, REDUCTIONS) if value is None else None
             if term is not None and self.mask is None:

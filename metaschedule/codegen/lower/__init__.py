@@ -21,6 +21,7 @@ from .hoist import hoist
 from .places import Places, place, without_doubtful_loops
 from .simplify import simplify_program
 from .tails import version_tails
+from .unproved import Unproved, find_unproved
 from .unroll import unroll_annotated
 
 PASSES: tuple[tuple[str, Callable[[Program], Program]], ...] = (
@@ -39,6 +40,7 @@ ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 class Lowered:
     program: Program
     places: Places
+    unproved: Unproved
 
 
 def steps(program: Program) -> Iterator[tuple[str, Program]]:
@@ -48,7 +50,10 @@ def steps(program: Program) -> Iterator[tuple[str, Program]]:
         yield name, program
 
 
-def lower(program: Program) -> Lowered:
+def lower(program: Program, checked: bool = True) -> Lowered:
+    """With `checked`, what is not proved in range is to be checked when it runs."""
+    lowered = program
     for _, run in PASSES:
-        program = run(program)
-    return Lowered(program, place(program, ITEM_BYTES))
+        lowered = run(lowered)
+    unproved = find_unproved(program, lowered) if checked else Unproved(enabled=False)
+    return Lowered(lowered, place(lowered, ITEM_BYTES), unproved)

@@ -1,0 +1,455 @@
+"""Which accesses and divisions a kernel has to check while it runs: those that nothing proves right.
+
+Two questions, asked where they are easy. Of the program as it comes, with its blocks: is every index without a
+load in range for all values of the loops and block iterators around? Mostly yes, whatever the schedule, and then
+there is nothing more to do. Of the lowered program, only for buffers where the answer was no, and for indices
+that contain loaded values: is the index in range, given the conditions around it?
+
+A loaded value may be any of its dtype. Arithmetic on it wraps round, which `arith` ignores, so `Ranges` goes
+through it with intervals that know:
+
+>>> from metaschedule.ir import Buffer, Var, maximum, minimum
+>>> index, i = Buffer("I", (8,), "int64"), Var("i")
+>>> range_of(minimum(maximum(index[i], 0), 4) + 1, Facts())
+(1, 5)
+>>> range_of(index[i] + 1, Facts()) == integer_limits("int64")
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...arith import Domain, conjuncts
+from ...ir import (
+    Binary,
+    Block,
+    Body,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Program,
+    Select,
+    Stmt,
+    Store,
+    TupleStore,
+    Unary,
+    Var,
+    While,
+    as_int,
+    integer_limits,
+    is_integer,
+    operands,
+    own_expressions,
+    same_expr,
+    subexpressions,
+    walk,
+)
+from .scope import has_load
+
+Interval = tuple[int, int]
+Access = Load | Store
+NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+
+
+class Unproved:
+    """What needs a check. A node that was not asked about, because code generation made it, needs one unless
+    it is plain."""
+
+    def __init__(self, doubtful: frozenset[str] = frozenset(), enabled: bool = True) -> None:
+        self.doubtful = doubtful  # names of buffers with an index that is not in range for all loops around
+        self.enabled = enabled
+        self.known: dict[Access, tuple[int, ...]] = {}  # axes to check
+        self.divisions: dict[Binary, bool] = {}
+
+    def axes(self, access: Access) -> tuple[int, ...]:
+        if not self.enabled:
+            return ()
+        found = self.known.get(access)
+        if found is None:
+            doubtful = access.buffer.name in self.doubtful
+            pairs = enumerate(access.indices)
+            found = tuple([n for n, index in pairs if (doubtful or has_load(index)) and not is_inside(access, n)])
+            self.known[access] = found
+        return found
+
+    def divides(self, e: Binary) -> bool:
+        return self.enabled and self.divisions.get(e, True)
+
+
+def is_inside(access: Access, axis: int) -> bool:
+    low, high = range_of(access.indices[axis], Facts())
+    return low >= 0 and high < access.buffer.shape[axis]
+
+
+def find_unproved(program: Program, lowered: Program) -> Unproved:
+    """The checks of `lowered`, which `program` has become."""
+    source = _Source()
+    source.body(program.body, Facts())
+    result = Unproved(frozenset(source.doubtful))
+    if source.doubtful or source.interesting:
+        _Lowered(lowered, result).body(lowered.body, Facts())
+    return result
+
+
+# --- what holds at a place ------------------------------------------------------------------------
+
+
+class Facts:
+    """The loops and conditions around a place, innermost first; a `Domain` of them only if asked for."""
+
+    __slots__ = ("_domain", "cond", "extent", "outer", "truth", "var")
+
+    def __init__(self, outer: Facts | None = None) -> None:
+        self.outer = outer
+        self.var: Var | None = None
+        self.extent: Expr | None = None
+        self.cond: Expr | None = None
+        self.truth = True
+        self._domain: Domain | None = None
+
+    def with_loop(self, var: Var, extent: Expr) -> Facts:
+        new = Facts(self)
+        new.var, new.extent = var, extent
+        return new
+
+    def given(self, cond: Expr, truth: bool = True) -> Facts:
+        new = self
+        for part in conjuncts(cond) if truth else (cond,):
+            if not isinstance(part, Const):
+                new = Facts(new)
+                new.cond, new.truth = part, truth
+        return new
+
+    @property
+    def domain(self) -> Domain:
+        """Of what contains no loads."""
+        if self._domain is None:
+            chain: list[Facts] = []
+            at: Facts | None = self
+            while at is not None and at._domain is None:
+                chain.append(at)
+                at = at.outer
+            domain = Domain() if at is None else at._domain
+            assert domain is not None
+            for facts in reversed(chain):
+                domain = facts._domain = facts._added(domain)
+        assert self._domain is not None
+        return self._domain
+
+    def _added(self, domain: Domain) -> Domain:
+        if self.var is not None and self.extent is not None:
+            if has_load(self.extent):
+                return domain.with_fact(self.var >= 0)
+            return domain.with_loop(self.var, self.extent)
+        if self.cond is not None and not has_load(self.cond):
+            return domain.with_fact(self.cond if self.truth else ~self.cond)
+        return domain
+
+    def comparisons(self) -> Iterator[tuple[str, Expr, Expr]]:
+        """Those of integers that hold here."""
+        at: Facts | None = self
+        while at is not None:
+            if at.cond is not None:
+                yield from comparisons(at.cond, at.truth)
+            at = at.outer
+
+
+def comparisons(cond: Expr, truth: bool) -> Iterator[tuple[str, Expr, Expr]]:
+    stack = [(cond, truth)]
+    while stack:
+        e, holds = stack.pop()
+        if isinstance(e, Unary) and e.op == "not":
+            stack.append((e.a, not holds))
+        elif isinstance(e, Binary) and e.op == ("and" if holds else "or"):
+            stack += [(e.a, holds), (e.b, holds)]
+        elif isinstance(e, Binary) and e.op in NEGATED and is_integer(e.a.dtype):
+            yield (e.op if holds else NEGATED[e.op]), e.a, e.b
+
+
+def places(roots: Iterator[Expr] | list[Expr], facts: Facts) -> Iterator[tuple[Expr, Facts]]:
+    """Every load and integer division that is evaluated, with what holds where it is."""
+    stack = [(e, facts) for e in roots]
+    seen: set[tuple[int, int]] = set()
+    while stack:
+        e, here = stack.pop()
+        if isinstance(e, (Var, Const)) or (id(e), id(here)) in seen:
+            continue
+        seen.add((id(e), id(here)))
+        if isinstance(e, Select):
+            stack += [(e.cond, here), (e.a, here.given(e.cond)), (e.b, here.given(e.cond, False))]
+        elif isinstance(e, Binary) and e.op in ("and", "or"):
+            stack += [(e.a, here), (e.b, here.given(e.a, e.op == "and"))]
+        else:
+            if isinstance(e, Load) or is_division(e):
+                yield e, here
+            stack += [(x, here) for x in operands(e)]
+
+
+def is_division(e: Expr) -> bool:
+    """Whether the divisor of an integer division may be zero, at first sight."""
+    return isinstance(e, Binary) and e.op in ("//", "%") and is_integer(e.dtype) and not as_int(e.b)
+
+
+# --- the program as it comes ----------------------------------------------------------------------
+
+
+@dataclass
+class _Source:
+    """Collects the buffers of doubtful indices, and whether anything else is worth a second look."""
+
+    doubtful: set[str] = field(default_factory=set)
+    interesting: bool = False
+
+    def body(self, body: Body, facts: Facts) -> None:
+        for s in body:
+            self.stmt(s, facts)
+
+    def stmt(self, s: Stmt, facts: Facts) -> None:
+        if isinstance(s, Block):
+            self.block(s, facts)
+            return
+        if isinstance(s, TupleStore):
+            self.body(s.stores, facts)
+            return
+        if isinstance(s, Store):
+            self.access(s, facts)
+        self.expressions(list(own_expressions(s)), facts)
+        if isinstance(s, For):
+            self.body(s.body, facts.with_loop(s.var, s.extent))
+        elif isinstance(s, If):
+            self.body(s.then, facts.given(s.cond))
+            self.body(s.orelse, facts.given(s.cond, False))
+        elif isinstance(s, While):
+            self.body(s.body, facts)
+
+    def block(self, s: Block, facts: Facts) -> None:
+        for cond in s.predicate:
+            self.expressions([cond], facts)
+            facts = facts.given(cond)
+        self.expressions(list(s.bindings), facts)
+        for it, binding in zip(s.iters, s.bindings, strict=True):
+            if not is_bound_inside(binding, it.extent, facts):
+                self.doubtful |= {x.buffer.name for x in accesses(s)}
+                break
+        inner = Facts()
+        for it in s.iters:
+            inner = inner.with_loop(it.var, it.extent)
+        self.body(s.init + s.body, inner)
+
+    def expressions(self, roots: list[Expr], facts: Facts) -> None:
+        for e, here in places(roots, facts):
+            if isinstance(e, Load):
+                self.access(e, here)
+            else:
+                self.interesting = True
+
+    def access(self, access: Access, facts: Facts) -> None:
+        for index, extent in zip(access.indices, access.buffer.shape, strict=True):
+            if has_load(index):
+                self.interesting = True
+            elif not is_within(index, extent, facts):
+                self.doubtful.add(access.buffer.name)
+
+
+def accesses(s: Stmt) -> Iterator[Access]:
+    for x in walk(s):
+        if isinstance(x, Store):
+            yield x
+        for e in own_expressions(x):
+            yield from (y for y in subexpressions(e) if isinstance(y, Load))
+
+
+def is_bound_inside(binding: Expr, extent: Expr, facts: Facts) -> bool:
+    """Whether an iterator is certainly bound to a value of its range."""
+    if has_load(binding) or has_load(extent):
+        return False
+    size = as_int(extent)
+    if size is not None:
+        return is_within(binding, size, facts)
+    return facts.domain.prove(binding >= 0) and facts.domain.prove(binding < extent)
+
+
+def is_within(index: Expr, extent: int, facts: Facts) -> bool:
+    """Whether an index without loads is in [0, extent)."""
+    value = as_int(index)
+    if value is not None:
+        return 0 <= value < extent
+    return facts.domain.is_between(index, 0, extent - 1)
+
+
+# --- the lowered program --------------------------------------------------------------------------
+
+
+class _Lowered:
+    def __init__(self, program: Program, result: Unproved) -> None:
+        self.result = result
+        self.stored = {s.buffer for s in walk(program) if isinstance(s, Store)}
+
+    def body(self, body: Body, facts: Facts) -> None:
+        for s in body:
+            self.stmt(s, facts)
+
+    def stmt(self, s: Stmt, facts: Facts) -> None:
+        if isinstance(s, TupleStore):
+            self.body(s.stores, facts)
+            return
+        if isinstance(s, Store):
+            self.access(s, facts)
+        for e, here in places(own_expressions(s), facts):
+            if isinstance(e, Load):
+                self.access(e, here)
+            elif isinstance(e, Binary):
+                unsafe = not excludes_zero(e.b, here)
+                self.result.divisions[e] = self.result.divisions.get(e, False) or unsafe
+        if isinstance(s, For):
+            self.body(s.body, facts.with_loop(s.var, s.extent))
+        elif isinstance(s, If):
+            then = facts
+            for cond in conjuncts(s.cond):
+                then = then.given(cond) if self.lasts(cond) else then
+            self.body(s.then, then)
+            self.body(s.orelse, facts.given(s.cond, False) if self.lasts(s.cond) else facts)
+        elif isinstance(s, While):
+            self.body(s.body, facts)
+
+    def lasts(self, cond: Expr) -> bool:
+        """Whether nothing that a condition reads is stored to."""
+        return all(x.buffer not in self.stored for x in subexpressions(cond) if isinstance(x, Load))
+
+    def access(self, access: Access, facts: Facts) -> None:
+        """An access may be met at several places: what is not proved at one of them is checked."""
+        doubtful = access.buffer.name in self.result.doubtful
+        axes = set(self.result.known.get(access, ()))
+        for axis, (index, extent) in enumerate(zip(access.indices, access.buffer.shape, strict=True)):
+            if has_load(index):
+                low, high = range_of(index, facts)
+                if low < 0 or high >= extent:
+                    axes.add(axis)
+            elif doubtful and not is_within(index, extent, facts):
+                axes.add(axis)
+        self.result.known[access] = tuple(sorted(axes))
+
+
+# --- intervals of loaded values -------------------------------------------------------------------
+
+
+def range_of(e: Expr, facts: Facts) -> Interval:
+    """The least and the largest value that an integer expression can have, wrapped round as it may be."""
+    low, high = unconditional(e, facts)
+    for op, a, b in facts.comparisons():
+        if not has_load(a) and not has_load(b):
+            continue  # the domain knows
+        for x, y, mirrored in ((a, b, op), (b, a, MIRRORED[op])):
+            if is_same(x, e):
+                other = unconditional(y, Facts() if has_load(y) else facts)
+                low, high = narrowed((low, high), mirrored, other)
+    return low, high
+
+
+def is_same(a: Expr, b: Expr) -> bool:
+    """Whether two expressions have the same value: conversions to wider integers change none."""
+    return same_expr(narrowest(a), narrowest(b))
+
+
+def narrowest(e: Expr) -> Expr:
+    while isinstance(e, Cast) and is_integer(e.a.dtype) and contains(integer_limits(e.dtype), integer_limits(e.a.dtype)):
+        e = e.a
+    return e
+
+
+def narrowed(interval: Interval, op: str, by: Interval) -> Interval:
+    """What is left of an interval where its value compares so with one of `by`."""
+    low, high = interval
+    if op in ("<", "<=", "=="):
+        high = min(high, by[1] - (op == "<"))
+    if op in (">", ">=", "=="):
+        low = max(low, by[0] + (op == ">"))
+    if op == "!=" and by[0] == by[1]:
+        low, high = low + (low == by[0]), high - (high == by[0])
+    return low, high
+
+
+def excludes_zero(e: Expr, facts: Facts) -> bool:
+    low, high = range_of(e, facts)
+    if low > 0 or high < 0:
+        return True
+    for op, a, b in facts.comparisons():
+        if op == "!=" and ((as_int(b) == 0 and is_same(a, e)) or (as_int(a) == 0 and is_same(b, e))):
+            return True
+    return not has_load(e) and facts.domain.prove(e != 0)
+
+
+def contains(outer: Interval, inner: Interval) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def fitted(found: Interval, dtype: str) -> Interval:
+    """An interval of a dtype's values: all of them, if some wrap round."""
+    return found if contains(integer_limits(dtype), found) else integer_limits(dtype)
+
+
+def unconditional(e: Expr, facts: Facts) -> Interval:
+    """`range_of` but for conditions on `e` as a whole."""
+    whole = integer_limits(e.dtype)
+    if isinstance(e, Const):
+        return int(e.value), int(e.value)
+    if isinstance(e, Load):
+        data = e.buffer.data
+        return (int(data.min()), int(data.max())) if data is not None and data.size else whole
+    if not has_load(e):
+        low, high = facts.domain.bounds(e)
+        return fitted((whole[0] if low is None else low, whole[1] if high is None else high), e.dtype)
+    if isinstance(e, Binary):
+        return fitted(arithmetic(e, whole, facts), e.dtype)
+    if isinstance(e, Select):
+        a, b = range_of(e.a, facts.given(e.cond)), range_of(e.b, facts.given(e.cond, False))
+        return min(a[0], b[0]), max(a[1], b[1])
+    if isinstance(e, Cast) and is_integer(e.a.dtype):
+        return fitted(range_of(e.a, facts), e.dtype)
+    if isinstance(e, Cast) and e.a.dtype == "bool":
+        return 0, 1
+    if isinstance(e, Unary):
+        low, high = range_of(e.a, facts)
+        return fitted((-high, -low) if e.op == "-" else (-1 - high, -1 - low), e.dtype)
+    if isinstance(e, Call) and e.name == "abs":
+        low, high = range_of(e.args[0], facts)
+        least = 0 if low <= 0 <= high else min(abs(low), abs(high))
+        return fitted((least, max(abs(low), abs(high))), e.dtype)
+    return whole
+
+
+def arithmetic(e: Binary, whole: Interval, facts: Facts) -> Interval:
+    """Of unbounded integers."""
+    a, b = range_of(e.a, facts), range_of(e.b, facts)
+    if e.op == "+":
+        return a[0] + b[0], a[1] + b[1]
+    if e.op == "-":
+        return a[0] - b[1], a[1] - b[0]
+    if e.op == "*":
+        return hull([x * y for x in a for y in b])
+    if e.op == "min":
+        return min(a[0], b[0]), min(a[1], b[1])
+    if e.op == "max":
+        return max(a[0], b[0]), max(a[1], b[1])
+    if e.op == "//" and (b[0] > 0 or b[1] < 0):
+        return hull([x // y for x in a for y in b])
+    if e.op == "%" and b[0] > 0:
+        return a if 0 <= a[0] and a[1] < b[0] else (0, b[1] - 1)
+    if e.op == "%" and b[1] < 0:
+        return b[0] + 1, 0
+    if e.op == "&" and max(a[0], b[0]) >= 0:
+        return 0, min(x[1] for x in (a, b) if x[0] >= 0)
+    if e.op == ">>" and b[0] >= 0:
+        return hull([x >> min(y, 64) for x in a for y in b])
+    return whole
+
+
+def hull(values: list[int]) -> Interval:
+    return min(values), max(values)
