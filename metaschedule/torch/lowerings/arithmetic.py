@@ -18,7 +18,7 @@ aten = torch.ops.aten
 @elementwise(aten.add.Tensor, aten.add.Scalar)
 def add(x: Expr, y: Expr, alpha: float = 1) -> Expr:
     if x.dtype == "bool":
-        return x | y
+        return x | y if alpha else x
     return x + scaled(y, alpha)
 
 
@@ -33,7 +33,10 @@ def rsub(x: Expr, y: Expr, alpha: float = 1) -> Expr:
 
 
 def scaled(x: Expr, factor: float) -> Expr:
-    return x if factor == 1 else x * factor
+    """`x * factor`; of integers torch takes the factor without its fraction."""
+    if not is_float(x.dtype):
+        factor = int(factor)
+    return x if factor == 1 else x * const(factor, x.dtype)
 
 
 @elementwise(aten.mul.Tensor, aten.mul.Scalar)

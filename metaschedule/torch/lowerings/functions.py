@@ -101,7 +101,9 @@ def is_negative(x: Expr) -> Expr:
 def hypot(x: Expr, y: Expr) -> Expr:
     long, short = te.maximum(te.abs(x), te.abs(y)), te.minimum(te.abs(x), te.abs(y))
     slope = short / long
-    return te.select((long == 0) | te.isinf(long), long, long * te.sqrt(1 + slope * slope))
+    infinite = te.isinf(x) | te.isinf(y)  # whatever the other is, NaN too
+    finite = te.select(long == 0, long, long * te.sqrt(1 + slope * slope))
+    return te.select(infinite, const(math.inf, x.dtype), finite)
 
 
 @elementwise(aten.logaddexp.default)
@@ -122,7 +124,7 @@ def xlogy(x: Expr, y: Expr) -> Expr:
     return te.select(te.isnan(y), y, te.select(x == 0, x, x * te.log(y)))
 
 
-@elementwise(aten.nan_to_num.default)
+@elementwise(aten.nan_to_num.default, promotion=Promotion.NO_OPMATH)
 def nan_to_num(
     x: Expr, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Expr:

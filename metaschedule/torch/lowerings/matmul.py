@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ... import te
-from ...ir import Expr
+from ...ir import Expr, is_float
 from ..dtypes import accumulator
 from ..lowering import Kind, lowers
 from .arithmetic import scaled
@@ -47,6 +47,8 @@ def matmul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 @lowers(aten.addmm.default, aten.baddbmm.default, aten.addmv.default, kind=Kind.HEAVY)
 def add_product(term: te.Tensor, x: te.Tensor, y: te.Tensor, beta: float, alpha: float) -> te.Tensor:
     product = wide_product(x, y)
+    if not is_float(x.dtype):
+        beta = int(beta)  # as torch has it
 
     def element(*i: Expr) -> Expr:
         result = scaled(product[i], alpha)

@@ -87,25 +87,35 @@ def max_pooled(windows: Windows) -> te.Tensor:
 
 
 def max_positions(windows: Windows) -> te.Tensor:
-    """Where each window's largest element is, counted over the input's pooled dimensions."""
+    """Where each window's largest element is, counted over the input's pooled dimensions: the first of equal
+    ones, the last NaN, and never a place in the padding."""
     source = windows.source(lowest(windows.x.dtype))
-    within = te.compute(
-        windows.shape, lambda *i: te.argmax(source[windows.index(i)], axis=windows.axes), name="argmax"
-    )
+    outside = integer_limits(INDEX)[1]
 
     def element(*i: Expr) -> Expr:
-        rest: Expr = within[i]
-        place: list[Expr] = []
-        for at in reversed(range(len(windows.dims))):
-            step = rest % windows.kernel[at] * windows.dilation[at]
-            place.append(i[windows.dims[at]] * windows.stride[at] - windows.padding[at] + step)
-            rest = rest // windows.kernel[at]
+        index = windows.index(i)
         position: Expr = const(0, INDEX)
-        for d, v in zip(windows.dims, reversed(place), strict=True):
-            position = position * windows.x.shape[d] + v
-        return position
+        inside: list[Expr] = []
+        for d, pad in zip(windows.dims, windows.padding, strict=True):
+            place, extent = index[d] - pad, windows.x.shape[d]
+            inside += [place >= 0] if pad else []
+            inside += [place < extent] if source.shape[d] > extent + pad else []
+            position = position * extent + place
+        position = te.select(te.all_of(inside), position, outside) if inside else position
+        return LARGEST((source[index], position), windows.axes)[1]
 
     return te.compute(windows.shape, element, name="positions")
+
+
+def larger(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    (x, i), (y, j) = a, b
+    keep = (x > y) | ((x == y) & (i < j))
+    if is_float(x.dtype):
+        keep = te.select(te.isnan(x) & te.isnan(y), i > j, keep | te.isnan(x))
+    return te.select(keep, x, y), te.select(keep, i, j)
+
+
+LARGEST = te.reducer(larger, lambda dtype, index: (lowest(dtype), integer_limits(index)[1]), name="largest")
 
 
 def averaged(windows: Windows, count_padding: bool, divisor: int | None) -> te.Tensor:
