@@ -47,6 +47,12 @@ def unary() -> Iterator[Sample]:
     yield call(aten.nan_to_num.default, special())
     yield call(aten.nan_to_num.default, special(f64), 1.0, 2.0, -3.0)
     yield call(aten.nan_to_num.default, ints(4))
+    yield from (call(aten.nan_to_num.default, special(dtype)) for dtype in (f16, bf16))
+    pairs = torch.cartesian_prod(special(), special())
+    yield call(aten.hypot.default, pairs[:, 0], pairs[:, 1])
+    for alpha in (0.5, -2.7):
+        yield call(aten.addcmul.default, ints(5), ints(5), ints(5), value=alpha)
+    yield call(aten.add.Tensor, t(9, dtype=boolean), t(9, dtype=boolean), alpha=False)
 
 
 def activations() -> Iterator[Sample]:

@@ -35,6 +35,11 @@ def products() -> Iterator[Sample]:
         yield call(aten.addmm.default, term, t(3, 5), t(5, 7), beta=0.5, alpha=-2)
     yield call(aten.addmm.default, torch.full((7,), float("nan")), t(3, 5), t(5, 7), beta=0)
     yield call(aten.addmm.default, ints(2), ints(3, 2), ints(2, 2), beta=2, alpha=3)
+    for beta, alpha in ((0.6, 1), (1, 0.5), (1.9, -2.7), (0.6, 0.2)):  # of integers torch drops the fraction
+        factors = {"beta": beta, "alpha": alpha}
+        yield call(aten.addmm.default, ints(3, 2), ints(3, 4), ints(4, 2), **factors)
+        yield call(aten.baddbmm.default, ints(2, 3, 2), ints(2, 3, 4), ints(2, 4, 2), **factors)
+        yield call(aten.addmv.default, ints(3), ints(3, 4), ints(4), **factors)
     yield call(aten.baddbmm.default, t(2, 3, 7), t(2, 3, 5), t(2, 5, 7))
     yield call(aten.baddbmm.default, t(1, 1, 7), t(2, 3, 5), t(2, 5, 7), beta=0, alpha=0.125)
     yield call(aten.addmv.default, t(3), t(3, 5), t(5), beta=2)

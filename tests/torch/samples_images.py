@@ -55,6 +55,13 @@ def pooling() -> Iterator[Sample]:
         if n > 1:
             yield call(average, t(2, *space, dtype=f64), kernel, stride, padding, ceil, True, 5)
     yield call(aten.max_pool2d_with_indices.default, t(1, 2, 4, 4), [2, 2])
+    nothing = torch.full((1, 2, 4, 4), float("-inf"))
+    nothing[0, 1, :2] = float("nan")
+    for x in (nothing, torch.full((1, 1, 4, 4), -(2**63)), torch.ones(1, 1, 4, 4)):  # ties, also with padding
+        yield call(aten.max_pool2d_with_indices.default, x, [2, 2], [2, 2], [1, 1])
+        yield call(aten.max_pool2d_with_indices.default, x, [3, 3], [2, 2], [1, 1], [1, 1], True)
+    cube = torch.full((1, 1, 4, 4, 4), float("-inf"))
+    yield call(aten.max_pool3d_with_indices.default, cube, [2, 2, 2], [2, 2, 2], [1, 1, 1])
     for space, sizes in (
         ((7,), [3]),
         ((6, 4), [3, 2]),

@@ -4,6 +4,7 @@ from ..graph import Graph
 from .batch_norm import fold_batch_norms
 from .channels_last import channels_last
 from .constants import fold_constants
+from .empty import fold_empty
 from .sink_views import sink_views
 from .slices import slice_pieces
 from .views import simplify_views
@@ -11,6 +12,7 @@ from .views import simplify_views
 
 def rewrite(graph: Graph) -> None:
     """All passes, in the order in which they make room for each other."""
+    fold_empty(graph)
     slice_pieces(graph)
     simplify_views(graph)
     fold_batch_norms(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ aten = torch.ops.aten
 
 def fold_constants(graph: Graph) -> None:
     """Nodes of ATen that read only constants become constants, unless they are outputs: who gets one may
-    write to it.
+    write to it. (An output that is made of tensors without elements is copied when it is returned.)
 
     Those that read nothing (`full`, `arange`) or repeat elements (`expand`) are cheaper computed where they
     are used than read from memory: they are folded only together with their readers.
@@ -35,7 +36,8 @@ def fold_constants(graph: Graph) -> None:
         if is_pure(node) and all(v in known for v in node.reads):
             known.update(zip(node.results, computed(node, known)))
             returned = any(v in graph.outputs for v in node.results)
-            if node.reads and node.target is not aten.expand.default and not returned:
+            of_nothing = any(math.prod(v.shape) == 0 for v in node.reads)
+            if node.reads and node.target is not aten.expand.default and (not returned or of_nothing):
                 folded.add(node)
 
     constants: dict[Value, Value] = {}
@@ -50,6 +52,7 @@ def fold_constants(graph: Graph) -> None:
     for node in graph.nodes:
         if node not in folded:
             node.change_reads(constant)
+    graph.outputs = with_values(graph.outputs, constant)
     graph.prune()
 
 
