@@ -3,6 +3,13 @@
 A `Form` is an index as a sum of the *moving* loop (or its digits, if it was made by fuse), what stands
 *fixed* around it, and what ranges *inside*. An index that is not linear in this way has no form (None),
 which proves nothing.
+
+A fused loop may have been split again by more than its rows: the moving loop is then a digit of the fused
+one, and no digit of it is the row or the column. These are unknowns of their own: where both must agree, the
+fused loop does, and so do its digits (`tell`).
+
+    fuse(6, 10), split by 16:  f = f0 * 16 + f1,  x[f // 10, f % 10]
+    equal elements: equal f // 10 and f % 10, so equal f, so equal f1
 """
 
 from __future__ import annotations
@@ -13,7 +20,9 @@ from typing import Any
 
 from ...ir import Var
 
-Digit = tuple[int, float]  # (stride, extent): the part (v // stride) % extent of a loop v
+# (stride, extent): the part (v // stride) % extent of the moving loop v; (variable, extent): a variable that
+# the moving loop drives together with others.
+Digit = tuple[int | Var, float]
 
 
 class Form:
@@ -70,11 +79,16 @@ def digits_in_common(forms: Sequence[Form], known: set[Digit]) -> set[Digit]:
         if f.moving != first.moving or f.fixed != first.fixed:
             return set()
         low, high = min(low, f.low), max(high, f.high)
-    moving = sorted([(abs(c), d) for d, c in first.moving.items() if d not in known], reverse=True)
+    moving = [(abs(c), d) for d, c in first.moving.items() if d not in known]
+    moving.sort(key=by_scale, reverse=True)
     found = leading(moving, high - low)
     if len(found) < len(moving):
         found |= leading(moving, remainder_spread(forms, moving))
     return found
+
+
+def by_scale(term: tuple[int, Digit]) -> tuple[int, float]:
+    return term[0], term[1][1]
 
 
 def leading(moving: list[tuple[int, Digit]], spread: float) -> set[Digit]:
@@ -106,12 +120,13 @@ def remainder_spread(forms: Sequence[Form], moving: list[tuple[int, Digit]]) -> 
 
 def fixes_loop(digits: set[Digit], extent: int | None) -> bool:
     """Whether equal digits mean equal iterations of a loop."""
-    if any(stride == 1 and (n == math.inf or n == extent) for stride, n in digits):
+    own = [(stride, n) for stride, n in digits if type(stride) is int]
+    if any(stride == 1 and (n == math.inf or n == extent) for stride, n in own):
         return True
     if extent is None:
         return False
     covered: float = 1
-    for stride, n in sorted(digits):
+    for stride, n in sorted(own):
         if stride == covered:
             covered *= n
     return covered >= extent
@@ -119,17 +134,21 @@ def fixes_loop(digits: set[Digit], extent: int | None) -> bool:
 
 def same_iteration(rows: list[list[Form | None]], extent: int | None) -> bool:
     """Whether accesses that meet in an element are of one iteration. `rows`: the forms of each access."""
+    return fixes_loop(same_digits(rows, extent), extent)
+
+
+def same_digits(rows: list[list[Form | None]], extent: int | None) -> set[Digit]:
+    """Digits that are equal for accesses that meet in an element: all that are seen to be, or as many as tell
+    the iteration."""
     known: set[Digit] = set()
     columns = [column for column in zip(*rows, strict=True) if None not in column]
     for _ in columns:  # what one dimension tells may help another
         before = len(known)
         for column in columns:
             known |= digits_in_common(column, known)
-        if fixes_loop(known, extent):
-            return True
-        if len(known) == before:
+        if len(known) == before or fixes_loop(known, extent):
             break
-    return False
+    return known
 
 
 def never_ahead(first: list[Form | None], second: list[Form | None], extent: int | None) -> bool:
@@ -140,7 +159,7 @@ def never_ahead(first: list[Form | None], second: list[Form | None], extent: int
             continue
         digit, scale = next(iter(a.moving.items()))
         ahead = scale + a.low - b.high > 0 if scale > 0 else scale + a.high - b.low < 0
-        if ahead and digit[0] == 1 and digit[1] in (math.inf, extent):
+        if ahead and fixes_loop({digit}, extent):
             return True
     return False
 

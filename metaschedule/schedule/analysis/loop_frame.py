@@ -80,14 +80,22 @@ class LoopFrame(Frame):
             return True
         if side == OUTSIDE:
             form.add_fixed(e, factor)
-        return side == OUTSIDE
+        elif extent is not None:
+            form.add_moving((e, extent), factor)
+        return side == OUTSIDE or extent is not None
 
     def add_fixed(self, form: Form, e: Expr, factor: int) -> bool:
         """Something that is not linear, of variables that stand still."""
-        if loads(e) or not all(map(self.is_outer, variables(e))):
+        if not self.is_still(e):
             return False
         form.add_fixed(expr_key(self.s.resolve(e)), factor)
         return True
+
+    def is_still(self, e: Expr) -> bool:
+        """Whether all iterations see one value."""
+        if type(e) is Var:
+            return self.side(e) == OUTSIDE
+        return all(map(self.is_outer, variables(e))) and not loads(e)
 
 
 def alias(s: State, var: Var) -> Var:

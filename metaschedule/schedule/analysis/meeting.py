@@ -2,7 +2,7 @@
 
 Accesses are taken from the signatures of blocks (`touched_below`). Three tests, cheapest first: the variables
 that index the buffer tell the iteration (`by_name`, `by_sum`), linear forms keep iterations apart
-(`forms.same_iteration`), the map from iterations and places within them to elements is one to one (`by_map`).
+(`by_form`), the map from iterations and places within them to elements is one to one (`by_map`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from ...ir import (
 from ..linear import Sum
 from ..state import State
 from .definitions import Iteration, bound_sum, iteration, leaves_of, tell
-from .forms import Form, are_apart, same_iteration
-from .frame import OUTSIDE
+from .forms import Form, are_apart, fixes_loop, same_digits
 from .loop_frame import LoopFrame
 from .touching import loads, touch
 
@@ -89,16 +88,22 @@ def meet_within(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     within an iteration only, seen from sums and linear forms."""
     if len(group) == 1 and by_sum(frame, loop, group):
         return True
-    extent = frame.s.fixed_extent(loop)
     forms = rows(frame, group)
-    if same_iteration(forms, extent) or by_sum(frame, loop, group):
+    if by_form(frame, loop, forms) or by_sum(frame, loop, group):
         return True
     return all(
-        same_iteration([first, second], extent) or are_apart(first, second)
+        by_form(frame, loop, [first, second]) or are_apart(first, second)
         for n, first in enumerate(forms)
         for m, second in enumerate(forms[: n + 1])
         if group[n].is_write or group[m].is_write
     )
+
+
+def by_form(frame: LoopFrame, loop: Var, forms: list[list[Form | None]]) -> bool:
+    """Whether accesses of these forms that meet have enough digits in common to tell the iteration."""
+    extent = frame.s.fixed_extent(loop)
+    digits = same_digits(forms, extent)
+    return fixes_loop(digits, extent) or tell(frame.s, [v for v, _ in digits if type(v) is Var], [loop])
 
 
 # --- by the variables -----------------------------------------------------------------------------
@@ -141,7 +146,7 @@ def moving_indices(frame: LoopFrame, a: RegionAccess) -> dict[int, tuple[Var, Su
     for n, (start, count) in enumerate(a.region.ranges):
         index = bound_sum(start, a.iters) if as_int(count) == 1 else None
         if index is not None:
-            moving = [x for x, _ in index[0] if type(x) is not Var or frame.side(x) != OUTSIDE]
+            moving = [x for x, _ in index[0] if not frame.is_still(x)]
             if len(moving) == 1 and type(moving[0]) is Var:
                 found[n] = moving[0], index
     return found

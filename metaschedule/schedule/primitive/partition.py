@@ -225,10 +225,10 @@ class Piece(Substitute):
         whole = (1, float(self.s.fixed_extent(self.old) or 0))
         for it, binding in zip(node.iters, node.bindings, strict=True):
             form = frame.form(binding, NO_ITERATORS) if it.kind == "reduce" else None
-            if form is not None and form.low >= 0 and list(form.moving) == [whole]:
-                rises = all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items())
-                if rises and form.moving[whole] > 0:
-                    return False
+            if form is None or form.low < 0 or len(form.moving) != 1 or form.moving.get(whole, 0) <= 0:
+                continue
+            if all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items()):
+                return False
         return True
 
     def stmt(self, s: Stmt) -> Stmt | Body:
