@@ -14,6 +14,7 @@ from tests.torch import (
     samples_images,
     samples_movement,
     samples_reductions,
+    samples_scatter,
 )
 from tests.torch.agreement import Sample, check, compiled, interpreted
 
@@ -24,6 +25,7 @@ for module in (
     samples_reductions,
     samples_images,
     samples_heavy,
+    samples_scatter,
 ):
     for sample in module.samples():
         SAMPLES.setdefault(sample.target, []).append(sample)

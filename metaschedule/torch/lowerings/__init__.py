@@ -16,6 +16,7 @@ from . import (
     pooling,
     reductions,
     resampling,
+    scatter,
     statistics,
     views,
     winograd,
