@@ -1,7 +1,7 @@
 """Elements to places that other tensors tell: scatter, index_put and their reductions.
 
-Programs compute each element once, so an element asks who writes to it instead: a reduction over all that might.
-That is in proportion to targets times sources, and what would take longer than a step in eager is left to torch.
+Programs compute each element once, so an element asks who writes to it: a reduction over all that might. That
+is work in proportion to targets times sources; where it would take longer than a step in eager, torch does it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ... import te
@@ -29,13 +30,16 @@ def check_questions(targets: int, sources: int) -> None:
         raise NotLowered(f"{sources} elements to be written to {targets} places: too many to compare")
 
 
-def counted_from_front(index: Expr, extent: int) -> Expr:
-    """An index that may count from the end. One that is out of bounds names no element."""
-    index = te.cast(index, INDEX)
-    return te.select(index < 0, index + extent, index)
+def checked(index: te.Tensor, extent: int, from_end: bool = False) -> te.Tensor:
+    """The index tensor, read through a table of the extent, so that an index out of bounds is a failure of the
+    kernel and not silence. It may count from the end."""
+    numbers = te.table(np.arange(extent), INDEX, name="numbers")
 
+    def element(*i: Expr) -> Expr:
+        at = te.cast(index[i], INDEX)
+        return numbers[te.select(at < 0, at + extent, at) if from_end else at]
 
-# ---- index_put -----------------------------------------------------------------------------------------------
+    return te.compute(index.shape, element, name="places")
 
 
 @lowers(aten.index_put.default, aten._unsafe_index_put.default, kind=Kind.REDUCTION)
@@ -69,7 +73,8 @@ class Put:
     numbered in row-major order; of two that go to the same place the later stays."""
 
     def __init__(self, x: te.Tensor, given: dict[int, te.Tensor], values: te.Tensor) -> None:
-        self.x, self.given, self.values = x, given, values
+        self.x, self.values = x, values
+        self.given = {d: checked(at, x.shape[d], from_end=True) for d, at in given.items()}
         self.places = broadcast_shape(*given.values())
         adjacent = list(given) == list(range(min(given), max(given) + 1))
         self.first = min(given) if adjacent else 0  # where the dimensions of the index tensors come
@@ -79,12 +84,7 @@ class Put:
 
     def aims_at(self, place: Sequence[Expr], target: dict[int, Expr]) -> Expr:
         """Whether the element at `place` of the index tensors goes to `target`."""
-        return te.all_of(
-            [
-                counted_from_front(broadcast(at, place, self.places), self.x.shape[d]) == target[d]
-                for d, at in self.given.items()
-            ]
-        )
+        return te.all_of([broadcast(at, place, self.places) == target[d] for d, at in self.given.items()])
 
     def value(self, place: Sequence[Expr], target: Sequence[Expr]) -> Expr:
         """What the element at `place` brings to the element `target` of `x`."""
@@ -129,17 +129,12 @@ class Put:
             axes = self.axes()
             place = axes[: len(self.places)]
             aims = self.aims_at(place, {d: i[d] for d in self.given})
-            return te.sum(
-                te.select(aims, te.cast(self.value(place, i), wide), const(0, wide)), axis=axes
-            )
+            return te.sum(te.select(aims, te.cast(self.value(place, i), wide), const(0, wide)), axis=axes)
 
         total = te.compute(x.shape, added, name="added")
         return te.compute(
             x.shape, lambda *i: te.cast(te.cast(x[i], wide) + total[i], x.dtype), name="index_put"
         )
-
-
-# ---- scatter and its reductions ------------------------------------------------------------------------------
 
 
 @lowers(aten.scatter.src, aten.scatter.value, kind=Kind.REDUCTION)
@@ -172,13 +167,16 @@ class Sources:
         """Those of `scatter`: the index is a tensor like `x`, but may be smaller."""
         dim = wrapped(dim, x.ndim)
         count = index.shape[dim] if x.ndim else 1
+        index = checked(index, x.shape[dim] if x.ndim else 1)
 
         def place(i: Sequence[Expr], k: Expr) -> tuple[Expr, ...]:
             return (*i[:dim], k, *i[dim + 1 :]) if x.ndim else (0,) * index.ndim
 
         def aims_at(i: Sequence[Expr], k: Expr) -> Expr:
-            within = [i[d] < index.shape[d] for d in range(x.ndim) if d != dim and index.shape[d] < x.shape[d]]
-            aims = te.cast(index[place(i, k)], INDEX) == (i[dim] if x.ndim else 0)
+            within = [
+                i[d] < index.shape[d] for d in range(x.ndim) if d != dim and index.shape[d] < x.shape[d]
+            ]
+            aims = index[place(i, k)] == (i[dim] if x.ndim else 0)
             return te.select(te.all_of(within), aims, const(False)) if within else aims
 
         def value(i: Sequence[Expr], k: Expr) -> Expr:
@@ -192,9 +190,10 @@ class Sources:
     def of_rows(x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> Sources:
         """Those of `index_reduce`: a row of `source` for each element of the index."""
         dim = wrapped(dim, x.ndim)
+        index = checked(index, x.shape[dim] if x.ndim else 1)
 
         def aims_at(i: Sequence[Expr], k: Expr) -> Expr:
-            return te.cast(index[(k,) if index.ndim else ()], INDEX) == (i[dim] if x.ndim else 0)
+            return index[(k,) if index.ndim else ()] == (i[dim] if x.ndim else 0)
 
         def value(i: Sequence[Expr], k: Expr) -> Expr:
             return source[(*i[:dim], k, *i[dim + 1 :])[: source.ndim]]
