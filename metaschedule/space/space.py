@@ -17,6 +17,7 @@ from ..ir import Program, structural_hash
 from ..schedule import BlockRV, Schedule, Trace
 from ..target import Target, resolve
 from .facts import blocks_from_outputs, claimed
+from .partial import Partial, most_sketches, thinned
 from .size import Size, size_of
 
 Module = Callable[[Schedule, BlockRV, Target], list[Schedule]]
@@ -24,7 +25,6 @@ PostProcessor = Callable[[Schedule, Target], None]
 Check = Callable[[Schedule, Target], None]  # raises ScheduleError
 Rejections = Counter[tuple[str, str]]  # (who, why) -> how often
 
-MOST_SKETCHES = 64
 ATTEMPTS = 64  # draws for one valid candidate
 
 
@@ -133,11 +133,12 @@ class Space:
 
     def _explore(self, program: Program) -> tuple[list[Trace], Rejections]:
         refused: Rejections = Counter()
-        states = [Schedule(program, seed=0)]
+        partial = [Partial(Schedule(program, seed=0))]
+        rng, most = random.Random(0), most_sketches(program)
         for module in self.modules:
-            states = [new for sch in states for new in visited(module, sch, self.target, refused)]
+            partial = visited(module, partial, self.target, refused, most, rng)
         found: dict[Trace, None] = {}
-        for sch in states[:MOST_SKETCHES]:
+        for sch in [state.schedule for state in partial]:
             for post in self.postprocessors:
                 try:
                     post(sch, self.target)
@@ -179,25 +180,39 @@ class Space:
             check(sch, self.target)
 
 
-def visited(module: Module, sch: Schedule, target: Target, refused: Rejections) -> list[Schedule]:
-    """The schedules that a module makes of one, block by block from the outputs up."""
-    done = [sch]
-    for name in blocks_from_outputs(sch):
-        following: list[Schedule] = []
-        for current in done:
-            known = current.state.find_block(name)
-            if known is None or claimed(current.state.nodes[known]):
-                following.append(current)
-                continue
-            attempt = current.fork()
-            try:
-                made = module(attempt, attempt.get_block(name), target)
-            except ScheduleError as error:
-                refused[name_of(module), error.message] += 1
-                made = [current]
-            following += made
-        done = following
-    return done
+def visited(
+    module: Module,
+    partial: list[Partial],
+    target: Target,
+    refused: Rejections,
+    most: int,
+    rng: random.Random,
+) -> list[Partial]:
+    """The sketches that a module makes of some, block by block from the outputs up, at most so many."""
+    waiting = [(state, blocks_from_outputs(state.schedule)) for state in partial]
+    for n in range(max((len(names) for _, names in waiting), default=0)):
+        families: list[list[Partial]] = []
+        for state, names in waiting:
+            made = applied(module, state.schedule, names[n], target, refused) if n < len(names) else None
+            families.append([state] if made is None else state.options(made))
+        kept = thinned(families, most, rng)
+        waiting = [(state, names) for (_, names), family in zip(waiting, kept) for state in family]
+    return [state for state, _ in waiting]
+
+
+def applied(
+    module: Module, sch: Schedule, name: str, target: Target, refused: Rejections
+) -> list[Schedule] | None:
+    """What a module makes of one block of a schedule; None if it leaves it alone."""
+    known = sch.state.find_block(name)
+    if known is None or claimed(sch.state.nodes[known]):
+        return None
+    attempt = sch.fork()
+    try:
+        return module(attempt, attempt.get_block(name), target)
+    except ScheduleError as error:
+        refused[name_of(module), error.message] += 1
+        return None
 
 
 def name_of(part: Any) -> str:
