@@ -1,10 +1,11 @@
-"""A whole LLVM module: the entry, the main function, one function per parallel loop.
+"""A whole LLVM module: the entry, the main function and its parts, one function per parallel loop.
 
-Every buffer that lives outside a function is a `noalias` parameter of it (unless it shares its room with
-another): that is what lets LLVM keep a tile of the output in registers across a reduction (82 GFLOPS with
-it, 25 without). A parallel loop becomes
-three functions: the body over a range of iterations, `run` which unpacks the closure and picks ranges for
-thread t of n, and `team` which libgomp calls on each thread.
+Every buffer that lives outside a function and is used in it is a `noalias` parameter of it (unless it shares
+its room with another): that is what lets LLVM keep a tile of the output in registers across a reduction (82
+GFLOPS with it, 25 without). The body of a program of many statements is written as several functions, its
+parts: passes of LLVM are slower than linear in the size of a function. A parallel loop becomes three
+functions: the body over a range of iterations, `run` which unpacks the closure and picks ranges for thread t
+of n, and `team` which libgomp calls on each thread.
 
 Every thread has a part of the iterations, the same at every call, so that it finds its data in its caches. It
 takes them a few at a time, and when it has done its part it helps others with theirs: iterations differ (a
@@ -13,11 +14,15 @@ border has less to do), and so do cores (something else may run on one).
 
 from __future__ import annotations
 
-from ...ir import Buffer, For, identifier
+import itertools
+from collections.abc import Iterable
+
+from ...ir import Body, Buffer, For, Load, Store, expressions, identifier, walk
 from ...runtime import ArgSpec, Failure, Kernel
 from ...target import Target
 from .. import math as vector_math
 from ..lower import Lowered
+from ..lower.places import part_of
 from .affine import Affine
 from .function import Function
 from .statements import StatementEmitter
@@ -54,8 +59,9 @@ class Module:
         self.parallel_loops = 0
         self.vectorizable: dict[For, bool] = {}
         program, places = lowered.program, lowered.places
-        self.outside = [*program.params, *places.shared]  # parameters of every function
-        self.names = {b: f"%b{n}" for n, b in enumerate([*self.outside, *places.private])}
+        self.outside = [*program.params, *places.shared]
+        self.order = {b: n for n, b in enumerate([*self.outside, *places.private])}
+        self.names = {b: f"%b{n}" for b, n in self.order.items()}
         for n, b in enumerate(places.tables):
             self.names[b] = f"@table{n}"
             self.globals.append(table_global(f"@table{n}", b))
@@ -71,12 +77,7 @@ class Module:
     def kernel(self) -> Kernel:
         program, places = self.lowered.program, self.lowered.places
         name = f"ms_{identifier(program.name)}"
-        private = [f"ptr {self.names[b]}" for b in places.private]  # of several loops: may overlap
-        main = Function("main", self.parameters(self.outside) + private, "#0")
-        emitter = StatementEmitter(self, main, in_parallel=False)
-        emitter.body(program.body)
-        main.effect("ret void")
-        self.functions.append(main.text())
+        self.main(program.body)
         self.functions.append(self.entry(name))
         if self.failures:
             self.functions.append(FAIL)
@@ -104,6 +105,57 @@ class Module:
             externals=tuple(sorted(externals)),
             max_threads=self.target.cores if self.parallel_loops else 1,
         )
+
+    def main(self, body: Body) -> None:
+        """The function that does everything, or calls its parts one after the other."""
+        numbered = itertools.groupby(enumerate(body), key=lambda item: part_of(item[0]))
+        parts = [tuple([s for _, s in group]) for _, group in numbered]
+        places = self.lowered.places
+        if len(parts) <= 1:
+            self.serial_function("main", body, self.outside, list(places.private), "#0")
+            return
+        main = Function("main", self.parameters(self.outside) + self.overlapping(places.private), "#0")
+        for n, part in enumerate(parts):
+            outside, private = self.used(part)
+            before = len(self.functions)
+            self.serial_function(f"part{n}", part, outside, private, "#1")
+            pointers = [f"ptr {self.names[b]}" for b in [*outside, *private]]
+            arguments = ", ".join(["ptr %runtime", "ptr %workspace", "ptr %status", *pointers])
+            main.effect(f"call void @part{n}({arguments})")
+            self.stop_if_failed(main, self.functions[before:])
+        main.effect("ret void")
+        self.functions.append(main.text())
+
+    def serial_function(
+        self, name: str, body: Body, outside: list[Buffer], private: list[Buffer], attributes: str
+    ) -> None:
+        """Write statements that one thread runs as a function."""
+        function = Function(name, self.parameters(outside) + self.overlapping(private), attributes)
+        StatementEmitter(self, function, in_parallel=False).body(body)
+        function.effect("ret void")
+        self.functions.append(function.text())
+
+    def overlapping(self, private: Iterable[Buffer]) -> list[str]:
+        """Parameters for private buffers of several loops, which may overlap."""
+        return [f"ptr {self.names[b]}" for b in private]
+
+    def used(self, body: Body) -> tuple[list[Buffer], list[Buffer]]:
+        """The buffers from outside, and those private to threads, that statements use."""
+        found = {e.buffer for e in expressions(body) if isinstance(e, Load)}
+        found |= {s.buffer for s in walk(body) if isinstance(s, Store)}
+        ordered = sorted([b for b in found if b in self.order], key=self.order.__getitem__)
+        private = self.lowered.places.private
+        return [b for b in ordered if b not in private], [b for b in ordered if b in private]
+
+    def stop_if_failed(self, f: Function, called: list[str]) -> None:
+        """Return from a function if something that it called, with these texts, has failed."""
+        if not any("@ms.fail(" in text for text in called):
+            return
+        failed = f.emit("load i32, ptr %status")
+        stop = f.emit(f"icmp ne i32 {failed}, 0")
+        with f.when(stop):
+            f.effect("ret void")
+            f.begin(f.label("dead"))
 
     def attributes(self) -> str:
         # Without these LLVM may prefer half of the vector width the target was described with.
@@ -147,10 +199,11 @@ class Module:
         self.parallel_loops += 1
         outer = sorted({name for a in caller.env.values() for name in a.terms})
         passed = {name: f"%v{n}" for n, name in enumerate(outer)}
-        self.parallel_body(caller, s, f"body{number}", passed)
-        self.functions.append(self.runner(number, len(passed), s.fixed_extent or 0))
+        outside, private = self.used((s,))
+        self.parallel_body(caller, s, f"body{number}", [*outside, *private], passed)
+        self.functions.append(self.runner(number, outside, private, len(passed), s.fixed_extent or 0))
         f = caller.f
-        slots = ["%runtime", "%workspace", "%status", *(self.names[b] for b in self.outside)]
+        slots = ["%runtime", "%workspace", "%status", *(self.names[b] for b in outside)]
         closure = f.alloca(f"[{len(slots) + len(outer) + 1} x i64]", 16)  # the last: what was taken of parts
         for n, value in enumerate(slots):
             at = f.emit(f"getelementptr i64, ptr {closure}, i64 {n}")
@@ -159,15 +212,11 @@ class Module:
             at = f.emit(f"getelementptr i64, ptr {closure}, i64 {n}")
             f.effect(f"store i64 {value}, ptr {at}")
         f.effect(f"call void @fork{number}(ptr {closure}, ptr %runtime)")
-        if any("@ms.fail(" in text for text in self.functions[-2:]):
-            failed = f.emit("load i32, ptr %status")
-            stop = f.emit(f"icmp ne i32 {failed}, 0")
-            with f.when(stop):
-                f.effect("ret void")
-                f.begin(f.label("dead"))
+        self.stop_if_failed(f, self.functions[-2:])
 
-    def parallel_body(self, caller: StatementEmitter, s: For, name: str, passed: dict[str, str]) -> None:
-        buffers = [*self.outside, *self.lowered.places.private]
+    def parallel_body(
+        self, caller: StatementEmitter, s: For, name: str, buffers: list[Buffer], passed: dict[str, str]
+    ) -> None:
         extra = [f"i64 {v}" for v in passed.values()] + ["i64 %start", "i64 %stop"]
         function = Function(name, self.parameters(buffers) + extra, "#1")
         emitter = StatementEmitter(self, function, in_parallel=True)
@@ -179,14 +228,15 @@ class Module:
         function.effect("ret void")
         self.functions.append(function.text())
 
-    def runner(self, number: int, variables: int, extent: int) -> str:
+    def runner(
+        self, number: int, outside: list[Buffer], private: list[Buffer], variables: int, extent: int
+    ) -> str:
         """`run(closure, t, n)`, `team(closure)` for libgomp, `fork(closure, runtime)` for the caller."""
-        private = self.lowered.places.private
         load = [
             f"define internal void @run{number}(ptr %closure, i64 %t, i64 %n) #0 {{",
         ]
         names = ["ptr %runtime", "ptr %workspace", "ptr %status"]
-        names += [f"ptr {self.names[b]}" for b in self.outside]
+        names += [f"ptr {self.names[b]}" for b in outside]
         names += [f"i64 %v{n}" for n in range(variables)]
         for n, typed in enumerate(names):
             kind, name = typed.split()
@@ -197,10 +247,10 @@ class Module:
         load.append(f"  %mine = mul i64 %t, {places.private_stride}")
         load.append(f"  %offset = add i64 %mine, {places.shared_stride}")
         load.append("  %own = getelementptr i8, ptr %workspace, i64 %offset")
-        for b, offset in private.items():
-            load.append(f"  {self.names[b]} = getelementptr i8, ptr %own, i64 {offset}")
-        buffers = [f"ptr {self.names[b]}" for b in [*self.outside, *private]]
-        arguments = names[:3] + buffers + names[3 + len(self.outside) :]
+        for b in private:
+            load.append(f"  {self.names[b]} = getelementptr i8, ptr %own, i64 {places.private[b]}")
+        buffers = [f"ptr {self.names[b]}" for b in [*outside, *private]]
+        arguments = names[:3] + buffers + names[3 + len(outside) :]
         self.declared.add("declare i64 @llvm.umin.i64(i64, i64)")
         self.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
         load += [

@@ -3,11 +3,14 @@
 A buffer used inside one parallel loop only is private to the threads, unless the loop runs several times
 and its iterations may find there what they left the last time. Small ones go on the stack, where
 LLVM turns them into registers; the rest into the workspace, never on the stack, reusing the room of
-buffers that are no longer needed.
+buffers that are no longer needed. A program of many statements becomes several functions (`part_of`): what
+passes from one to another is in the workspace, too.
 """
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ...arith import iteration_map
@@ -16,7 +19,9 @@ from .accesses import Access, accesses, common_loops
 from .compact import boxes_differ, touched, writes_first
 
 STACK_BYTES = 8192  # a buffer; a register tile is well below, a packed panel above
+MOST_STACK_BYTES = 1 << 18  # of all buffers of a function: threads of others may have small stacks
 ALIGNMENT = 64
+PART_STATEMENTS = 16  # LLVM takes more than twice as long for a function of twice the size
 
 
 @dataclass
@@ -46,6 +51,8 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
     """A place for every buffer that is not a parameter."""
     uses = accesses(program)
     places = Places()
+    numbers = {s: n for n, s in enumerate(program.body)}
+    stacks: Counter[For | int] = Counter()  # bytes on the stack of a function
     shared: list[tuple[Buffer, tuple[int, int]]] = []
     private: list[tuple[Buffer, tuple[int, int]]] = []
     owners: dict[Buffer, For] = {}
@@ -56,15 +63,20 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
             loop = parallel_loop(uses[b])
             if loop is not None and outlives(b, uses[b], loop):
                 loop = None
+            life = lifetime(uses[b], numbers, 0)
             crossing = loop is None and any(parallel_loop([a]) is not None for a in uses[b])
-            if b.size * item_bytes[b.dtype] <= STACK_BYTES and not crossing:
+            crossing |= part_of(life[0]) != part_of(life[1])
+            size, function = b.size * item_bytes[b.dtype], part_of(life[0]) if loop is None else loop
+            if size <= STACK_BYTES and stacks[function] + size <= MOST_STACK_BYTES and not crossing:
                 places.stack.append(b)
+                stacks[function] += size
             elif loop is None:
-                shared.append((b, lifetime(uses[b], program.body, 0)))
+                shared.append((b, life))
             else:
                 owners[b] = loop
                 depth = uses[b][0].path.index(loop) + 1
-                private.append((b, lifetime(uses[b], loop.body, depth)))
+                within = {s: n for n, s in enumerate(loop.body)}
+                private.append((b, lifetime(uses[b], within, depth)))
     places.shared, places.shared_bytes = arrange(shared, item_bytes)
     places.private, places.private_bytes = arrange(private, item_bytes)
     places.crowded = crowded(places.shared, item_bytes)
@@ -74,14 +86,21 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
     return places
 
 
+def part_of(number: int) -> int:
+    """The function that a statement of the program's body is in."""
+    return number // PART_STATEMENTS
+
+
 def crowded(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> set[Buffer]:
     """The buffers that overlap with another one in memory."""
-    ends = {b: at + b.size * item_bytes[b.dtype] for b, at in offsets.items()}
-    return {
-        b
-        for b, at in offsets.items()
-        if any(at < ends[c] and other < ends[b] for c, other in offsets.items() if c is not b)
-    }
+    found: set[Buffer] = set()
+    furthest: tuple[int, Buffer | None] = (0, None)  # where memory in use ends so far, and whose it is
+    for b, at in sorted(offsets.items(), key=lambda item: item[1]):
+        end, owner = furthest
+        if owner is not None and at < end:
+            found |= {b, owner}
+        furthest = max(furthest, (at + b.size * item_bytes[b.dtype], b), key=lambda reach: reach[0])
+    return found
 
 
 def parallel_loop(group: list[Access]) -> For | None:
@@ -140,9 +159,9 @@ class _Serial(Rewriter):
         return changed(new, kind="serial") if s in self.loops else new
 
 
-def lifetime(group: list[Access], body: tuple[Stmt, ...], depth: int) -> tuple[int, int]:
-    """The first and the last statement of `body` that touches a buffer."""
-    at = [next(n for n, s in enumerate(body) if s is a.path[depth]) for a in group]
+def lifetime(group: list[Access], numbers: dict[Stmt, int], depth: int) -> tuple[int, int]:
+    """The first and the last of some numbered statements, `depth` deep in the tree, that touch a buffer."""
+    at = [numbers[a.path[depth]] for a in group]
     return min(at), max(at)
 
 
@@ -156,11 +175,11 @@ def arrange(
     for b, life in sorted(buffers, key=lambda item: -item[0].size * item_bytes[item[0].dtype]):
         size = rounded(b.size * item_bytes[b.dtype])
         at = 0
-        for start, end, other in sorted(done):
+        for start, end, other in done:
             alive_together = life[0] <= other[1] and other[0] <= life[1]
             if alive_together and at < end and start < at + size:
                 at = end
-        done.append((at, at + size, life))
+        insort(done, (at, at + size, life))
         offsets[b] = at
         total = max(total, at + size)
     return offsets, total
