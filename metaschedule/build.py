@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from .codegen import executable
+from .codegen import check_bounds, executable
 from .codegen.constants import Rebuffer
 from .database import Database, open
 from .ir import Program, changed
@@ -24,6 +24,7 @@ def build(
     constants: Mapping[str, Any] | None = None,
     threads: int | None = None,
     database: str | os.PathLike[str] | Database | None = None,
+    bounds: str = "checked",
 ) -> Executable:
     """Compile a program, or exactly what a schedule made of one.
 
@@ -35,6 +36,10 @@ def build(
     (packing, for one) are done now. `threads` is how many threads the kernel may use (default:
     `metaschedule.runtime.get_num_threads()`).
 
+    A call raises a `runtime.KernelError` where a loaded or computed index is outside of its buffer or an integer
+    is divided by zero; what is proved when compiling is not checked. With `bounds="unchecked"` nothing is: such
+    an access is then undefined, and may crash.
+
     >>> import numpy as np
     >>> from metaschedule import workloads
     >>> gmm = build(workloads.create("GMM", b=1, n=3, m=5, k=7))
@@ -42,12 +47,13 @@ def build(
     >>> gmm(x, y).shape
     (1, 3, 5)
     """
+    check_bounds(bounds)
     machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
     if isinstance(program, Program):
         program = chosen_schedule(with_constants(program, constants or ()), machine, database)
     elif not isinstance(program, Schedule):
         raise TypeError(f"build takes a Program or a Schedule, got {type(program).__name__}")
-    return executable(program.program, machine, constants, threads)
+    return executable(program.program, machine, constants, threads, bounds)
 
 
 def chosen_schedule(

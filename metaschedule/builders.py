@@ -49,20 +49,21 @@ class Part:
     script: str
 
 
-def compiled_tasks(tasks: Sequence[Task], target: Target) -> list[list[Part]]:
-    """The kernels of each program: the last is the kernel proper, one before it prepares constants."""
-    done = in_workers(tasks, target) if len(tasks) > FEW else {}
-    return [done[n] if n in done else compiled(task, target) for n, task in enumerate(tasks)]
+def compiled_tasks(tasks: Sequence[Task], target: Target, bounds: str = "checked") -> list[list[Part]]:
+    """The kernels of each program: the last is the kernel proper, one before it prepares constants. `bounds` is
+    that of `codegen.generate`."""
+    done = in_workers(tasks, target, bounds) if len(tasks) > FEW else {}
+    return [done[n] if n in done else compiled(task, target, bounds) for n, task in enumerate(tasks)]
 
 
-def compiled(task: Task, target: Target) -> list[Part]:
+def compiled(task: Task, target: Target, bounds: str) -> list[Part]:
     sch = untuned(task.program, target) if task.trace is None else task.trace.apply(task.program)
     programs = [program for program in split_constants(sch.program) if program is not None]
-    kernels = [generate(program, target) for program in programs]
+    kernels = [generate(program, target, bounds=bounds) for program in programs]
     return [Part(k, compile_object(k.llvm, target), str(p)) for k, p in zip(kernels, programs)]
 
 
-def in_workers(tasks: Sequence[Task], target: Target) -> dict[int, list[Part]]:
+def in_workers(tasks: Sequence[Task], target: Target, bounds: str) -> dict[int, list[Part]]:
     """What workers make of the tasks, by number; without those that they fail at."""
     done: dict[int, list[Part]] = {}
     pool = Pool("build", len(os.sched_getaffinity(0)), 1, {"memory": Limits().memory}, module=__name__)
@@ -70,7 +71,12 @@ def in_workers(tasks: Sequence[Task], target: Target) -> dict[int, list[Part]]:
     def jobs() -> Iterator[Job]:
         for n, task in enumerate(tasks):
             trace = None if task.trace is None else task.trace.to_json()
-            header = {"program": str(task.program), "trace": trace, "target": target.to_json()}
+            header = {
+                "program": str(task.program),
+                "trace": trace,
+                "target": target.to_json(),
+                "bounds": bounds,
+            }
             yield Job(n, SECONDS, header)
 
     with closing(pool):
@@ -91,7 +97,8 @@ def in_workers(tasks: Sequence[Task], target: Target) -> dict[int, list[Part]]:
 def answer(header: Header, _: bytes) -> Frame:
     """The worker's side."""
     trace = Trace.from_json(header["trace"]) if header["trace"] else None
-    parts = compiled(Task(parse(header["program"]), trace), Target.from_json(header["target"]))
+    task = Task(parse(header["program"]), trace)
+    parts = compiled(task, Target.from_json(header["target"]), header["bounds"])
     sizes, codes = joined([part.code for part in parts])
     kernels, scripts = [part.kernel.to_json() for part in parts], [part.script for part in parts]
     return {"kind": "ok", "sizes": sizes, "kernels": kernels, "scripts": scripts}, codes

@@ -2,6 +2,6 @@
 
 from .constants import split_constants
 from .executable import executable
-from .generate import generate
+from .generate import check_bounds, generate
 
-__all__ = ["executable", "generate", "split_constants"]
+__all__ = ["check_bounds", "executable", "generate", "split_constants"]

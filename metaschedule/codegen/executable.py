@@ -17,21 +17,24 @@ def executable(
     target: Target,
     constants: Mapping[str, Any] | None = None,
     threads: int | None = None,
+    bounds: str = "checked",
 ) -> Executable:
     """Compile a program as it is. `constants` are values of parameters, by name; stages that depend on them
-    alone are done now."""
+    alone are done now. `bounds` is that of `generate`."""
     values = dict(constants or {})
     preparation, kernel = split_constants(program, values)
     if preparation is not None:
-        values = prepared(preparation, kernel, target, values)
-    return Executable(generate(kernel, target), script=str(kernel), constants=values, threads=threads)
+        values = prepared(preparation, kernel, target, values, bounds)
+    return Executable(
+        generate(kernel, target, bounds=bounds), script=str(kernel), constants=values, threads=threads
+    )
 
 
 def prepared(
-    preparation: Program, kernel: Program, target: Target, constants: dict[str, Any]
+    preparation: Program, kernel: Program, target: Target, constants: dict[str, Any], bounds: str
 ) -> dict[str, Any]:
     """The constants that a kernel takes instead of those that its preparation reads."""
-    run = Executable(generate(preparation, target))
+    run = Executable(generate(preparation, target, bounds=bounds))
     results = run(*[constants[b.name] for b in preparation.inputs])
     results = results if isinstance(results, tuple) else (results,)
     made = dict(zip([b.name for b in preparation.outputs], results))

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from ..codegen import check_bounds
 from ..errors import ScheduleError, VerifyError
 from ..interpreter import InterpreterError, interpret
 from ..ir import Buffer, Program
@@ -52,7 +53,8 @@ class Measurer:
     """Builds, verifies and times candidates of `program`, which is given as written.
 
     `threads` is how many a candidate may use (default: the target's cores, as far as this process has them).
-    `inputs` are the arrays to use, for programs to which `inputs.arrays` can give no legal ones.
+    `inputs` are the arrays to use, for programs to which `inputs.arrays` can give no legal ones. `bounds` is that
+    of `metaschedule.build`.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Measurer:
         threads: int | None = None,
         seed: int = 0,
         inputs: Sequence[np.ndarray] | None = None,
+        bounds: str = "checked",
     ) -> None:
         self._program, self._target, self._limits = program, resolve(target), limits
         if missing := missing_features(self._target):
@@ -72,7 +75,7 @@ class Measurer:
         self._outputs = tuple(ArgSpec(b.name, b.shape, b.dtype) for b in program.outputs)
         if inputs is not None and shapes(inputs) != shapes(self._inputs):
             raise ValueError(f"inputs of {program.name} are {shapes(self._inputs)}, got {shapes(inputs)}")
-        self._given, self._seed = inputs, seed
+        self._given, self._seed, self._bounds = inputs, seed, check_bounds(bounds)
         # Three parts: inputs, where a candidate writes its outputs, and the expected ones.
         self._arena = Arena([*self._inputs, *self._outputs, *self._outputs])
         highest = {b: values.high for b, values in values_of(program).items()}
@@ -158,7 +161,7 @@ class Measurer:
     def _steps(self, candidate: Candidate) -> list[Step]:
         if shapes(candidate.params) != shapes(self._inputs + self._outputs):
             raise ScheduleError("its parameters are not the workload's")
-        return steps_of(candidate, self._target)
+        return steps_of(candidate, self._target, self._bounds)
 
     def _compile(
         self, makers: Sequence[Callable[[], list[Step]]], tolerances: Sequence[float]

@@ -32,14 +32,16 @@ class Step:
         return Step(Kernel.from_json(data["kernel"]), tuple(data["takes"]))
 
 
-def steps_of(candidate: Program | Kernel, target: Target) -> list[Step]:
-    """The last one is the kernel proper."""
+def steps_of(candidate: Program | Kernel, target: Target, bounds: str = "checked") -> list[Step]:
+    """The last one is the kernel proper. `bounds` is that of `codegen.generate`."""
     if isinstance(candidate, Kernel):
         return [Step(candidate, tuple(range(len(candidate.inputs))))]
     position = {b: n for n, b in enumerate(candidate.inputs)}
     parts = [part for part in split_constants(candidate) if part is not None]
     return [
-        Step(generate(part, target), tuple([position[b] for b in part.inputs if b in position]))
+        Step(
+            generate(part, target, bounds=bounds), tuple([position[b] for b in part.inputs if b in position])
+        )
         for part in parts
     ]
 

@@ -48,7 +48,8 @@ class Result:
         return Counter(record.outcome for record in self.records)
 
     def build(self, **options: Any) -> Executable:
-        """The fastest program, compiled; `options` are `constants` and `threads` of `metaschedule.build`."""
+        """The fastest program, compiled; `options` are `constants`, `threads` and `bounds` of
+        `metaschedule.build`."""
         return executable(self.schedule.program, self.target, **options)
 
     def __str__(self) -> str:

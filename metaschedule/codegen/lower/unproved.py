@@ -75,7 +75,9 @@ class Unproved:
         if found is None:
             doubtful = access.buffer.name in self.doubtful
             pairs = enumerate(access.indices)
-            found = tuple([n for n, index in pairs if (doubtful or has_load(index)) and not is_inside(access, n)])
+            found = tuple(
+                [n for n, index in pairs if (doubtful or has_load(index)) and not is_inside(access, n)]
+            )
             self.known[access] = found
         return found
 
@@ -359,7 +361,11 @@ def is_same(a: Expr, b: Expr) -> bool:
 
 
 def narrowest(e: Expr) -> Expr:
-    while isinstance(e, Cast) and is_integer(e.a.dtype) and contains(integer_limits(e.dtype), integer_limits(e.a.dtype)):
+    while (
+        isinstance(e, Cast)
+        and is_integer(e.a.dtype)
+        and contains(integer_limits(e.dtype), integer_limits(e.a.dtype))
+    ):
         e = e.a
     return e
 
