@@ -3,11 +3,15 @@
 A named target describes a class of machines, so its caches are typical of that class and its
 `cores` are those of this process; options after the name change both:
 "x86-64-v4,cores=8,l2=2097152".
+
+The environment variable METASCHEDULE_TARGET says what "native" stands for, for kernels that other machines
+are to run and for tests of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from . import detect
@@ -22,6 +26,7 @@ NEON = "fp-armv8 neon"
 # least the V extension allows; "riscv64,vector_bytes=32" assumes 256.
 RVV = "64bit a c d f m v zicsr zvl128b"
 LINUX = "unknown-linux-gnu"
+VARIABLE = "METASCHEDULE_TARGET"
 OPTIONS = ("cores", "vector_bytes", "vector_registers", "l1", "l2", "l3", "line")
 
 
@@ -40,8 +45,18 @@ def named(
     return make
 
 
+def assumed() -> Target:
+    """This machine, or what METASCHEDULE_TARGET says is to be taken for it."""
+    if not (text := os.environ.get(VARIABLE)):
+        return detect.native()
+    try:
+        return find(text, KNOWN | {"native": detect.native})
+    except ValueError as error:
+        raise ValueError(f"the environment variable {VARIABLE}: {error}") from error
+
+
 KNOWN: dict[str, Callable[[], Target]] = {
-    "native": detect.native,
+    "native": assumed,
     "x86-64": named("x86-64", "x86_64", "x86-64", V1, l2=256),
     "x86-64-v2": named("x86-64-v2", "x86_64", "x86-64-v2", V2, l2=256),
     "x86-64-v3": named("x86-64-v3", "x86_64", "x86-64-v3", V3),
@@ -63,10 +78,14 @@ def resolve(target: str | Target = "native") -> Target:
         return target
     if not isinstance(target, str):
         raise TypeError(f"target must be a name or a Target, got {type(target).__name__}")
-    name, *options = (part.strip() for part in target.split(","))
-    if name not in KNOWN:
-        raise ValueError(f"unknown target {name!r}; known are {', '.join(KNOWN)}")
-    found = KNOWN[name]()
+    return find(target, KNOWN)
+
+
+def find(text: str, known: Mapping[str, Callable[[], Target]]) -> Target:
+    name, *options = (part.strip() for part in text.split(","))
+    if name not in known:
+        raise ValueError(f"unknown target {name!r}; known are {', '.join(known)}")
+    found = known[name]()
     return with_options(found, options) if options else found
 
 

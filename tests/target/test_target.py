@@ -11,6 +11,12 @@ from metaschedule.target import KNOWN, Target, missing_features, native, resolve
 from metaschedule.target.detect import caches, cores, cpu_quota, vectors
 
 
+@pytest.fixture
+def no_assumption(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("METASCHEDULE_TARGET", raising=False)
+
+
+@pytest.mark.usefixtures("no_assumption")
 def test_native_describes_this_machine() -> None:
     target = resolve("native")
     assert target is native()
@@ -21,6 +27,21 @@ def test_native_describes_this_machine() -> None:
     assert missing_features(target) == []
 
 
+def test_the_environment_says_what_native_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METASCHEDULE_TARGET", "x86-64-v4,cores=3")
+    assert resolve("native") == resolve("x86-64-v4,cores=3")
+    assert resolve("native,cores=2") == resolve("x86-64-v4,cores=2")
+    assert resolve("aarch64").name == "aarch64"
+    monkeypatch.setenv("METASCHEDULE_TARGET", "native,cores=1")
+    assert resolve("native") == native().with_cores(1)
+    monkeypatch.setenv("METASCHEDULE_TARGET", "")
+    assert resolve("native") is native()
+    monkeypatch.setenv("METASCHEDULE_TARGET", "pdp-11")
+    with pytest.raises(ValueError, match="variable METASCHEDULE_TARGET: unknown target 'pdp-11'"):
+        resolve("native")
+
+
+@pytest.mark.usefixtures("no_assumption")
 @pytest.mark.parametrize("name", KNOWN)
 def test_targets_are_data(name: str) -> None:
     target = resolve(name)
