@@ -17,6 +17,7 @@ from . import (
     reductions,
     resampling,
     scatter,
+    special,
     statistics,
     views,
     winograd,

@@ -1,7 +1,7 @@
 """Elements to places that other tensors tell: scatter, index_put and their reductions.
 
 Programs compute each element once, so an element asks who writes to it: a reduction over all that might. That
-is work in proportion to targets times sources; where it would take longer than a step in eager, torch does it.
+is work in proportion to targets times sources, which is left to torch where its loop is faster.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def check_questions(targets: int, sources: int) -> None:
 
 
 def checked(index: te.Tensor, extent: int, from_end: bool = False) -> te.Tensor:
-    """The index tensor, read through a table of the extent, so that an index out of bounds is a failure of the
-    kernel and not silence. It may count from the end."""
+    """The index tensor, read through a table of the extent, so that an index out of bounds is a failure of
+    the kernel and not silence. It may count from the end."""
     numbers = te.table(np.arange(extent), INDEX, name="numbers")
 
     def element(*i: Expr) -> Expr:
@@ -170,7 +170,7 @@ class Sources:
         index = checked(index, x.shape[dim] if x.ndim else 1)
 
         def place(i: Sequence[Expr], k: Expr) -> tuple[Expr, ...]:
-            return (*i[:dim], k, *i[dim + 1 :]) if x.ndim else (0,) * index.ndim
+            return (*i[:dim], k, *i[dim + 1 :]) if x.ndim else (const(0, INDEX),) * index.ndim
 
         def aims_at(i: Sequence[Expr], k: Expr) -> Expr:
             within = [
