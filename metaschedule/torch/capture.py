@@ -117,9 +117,8 @@ class Recorder(torch.fx.Interpreter):
         results = tensors_in(result)
         if not results:  # the size of something, or an assertion that held for fake tensors
             return
-        strided = target is torch.ops.aten.as_strided.default
-        if strided and not self.env[node.all_input_nodes[0]].is_contiguous():
-            raise NotCaptured("as_strided of a tensor that is not contiguous")
+        if target is torch.ops.aten.as_strided.default and not is_whole(self.env[node.all_input_nodes[0]]):
+            raise NotCaptured("as_strided of a tensor that is not contiguous, or part of a larger one")
         if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):
             raise NotCaptured(f"{target} gives a shape that depends on values")
         specs = [spec_of(t) for t in results]
@@ -134,6 +133,11 @@ class Recorder(torch.fx.Interpreter):
     def ours(self, argument: Any) -> Any:
         """An argument of FX with our values in it, and plain numbers where FX computed them."""
         return plain(torch.fx.map_arg(argument, lambda n: self.values.get(n, self.env.get(n))))
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is all of its memory, in row-major order."""
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def plain(argument: Any) -> Any:

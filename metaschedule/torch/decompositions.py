@@ -1,4 +1,5 @@
-"""Operators that we say in other operators, where torch's own way has more steps than needed."""
+"""Operators that we say in other operators: where torch's own way has more steps than needed, or core ATen
+keeps the operator."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 
 aten = torch.ops.aten
 
@@ -40,6 +42,66 @@ def flash_attention(
     return torch.matmul(softmax(scores, -1), value), torch.logsumexp(scores, -1)
 
 
+def addbmm(
+    term: torch.Tensor, x: torch.Tensor, y: torch.Tensor, *, beta: float = 1, alpha: float = 1
+) -> torch.Tensor:
+    """The sum over the batch is part of the product's."""
+    batch, rows, inner = x.shape
+    joined = x.transpose(0, 1).reshape(rows, batch * inner)
+    return torch.addmm(term, joined, y.reshape(batch * inner, -1), beta=beta, alpha=alpha)
+
+
+ROWS_BY_PRODUCTS = 25  # from which on torch computes Euclidean distances by a matrix product
+
+
+def cdist(x: torch.Tensor, y: torch.Tensor, p: float, mode: int | None) -> torch.Tensor:
+    many = max(x.shape[-2], y.shape[-2]) > ROWS_BY_PRODUCTS
+    if p == 2 and (mode == 1 or (mode != 2 and many)):
+        return NotImplemented
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+def put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+    flat = x.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+LONGEST_COUNTED = 128  # elements of a mask, as `cumsum` of more is a step in eager
+
+
+def masked_scatter(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """The selected elements are numbered by a running sum."""
+    x, mask = torch.broadcast_tensors(x, mask)
+    if mask.numel() > LONGEST_COUNTED or not source.numel():
+        return NotImplemented
+    number = mask.reshape(-1).cumsum(0).reshape(mask.shape) - mask.long()
+    return torch.where(mask, source.reshape(-1)[torch.where(mask, number, 0)], x)
+
+
+def angle(x: torch.Tensor) -> torch.Tensor:
+    if x.is_complex():
+        return NotImplemented
+    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    turned = torch.where(x < 0, x.new_full((), math.pi), x.new_zeros(()))
+    return torch.where(torch.isnan(x), x, turned)
+
+
+# Those of torch that core ATen does without.
+OF_TORCH = (
+    *(aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default),
+    *(aten._batch_norm_with_update_functional.default, aten._batch_norm_no_update.default),
+    *(aten._addmm_activation.default, aten.grid_sampler_2d.default, aten.upsample_bicubic2d.default),
+    *(aten.diagonal_scatter.default, aten.as_strided_scatter.default, aten.as_strided_copy.default),
+    *(aten.narrow_copy.default, aten.permute_copy.default, aten.unbind_copy.int),
+    *(aten.ldexp.Tensor, aten.dist.default),
+)
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    **get_decompositions(OF_TORCH),
     aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
+    aten.addbmm.default: addbmm,
+    aten._cdist_forward.default: cdist,
+    aten.put.default: put,
+    aten.masked_scatter.default: masked_scatter,
+    aten.angle.default: angle,
 }

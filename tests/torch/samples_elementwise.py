@@ -212,8 +212,28 @@ def logic() -> Iterator[Sample]:
     yield call(aten.masked_fill.Tensor, t(3, 5, dtype=f16), condition[:, :1], t())
 
 
+def special_functions() -> Iterator[Sample]:
+    for dtype in (torch.float32, f64, f16, bf16):
+        x = torch.cat([t(20, dtype=dtype, low=-12, high=12), t(20, dtype=dtype), special(dtype)])
+        for packet in (aten.lgamma, aten.digamma, aten.erfc, aten.i0, aten.special_i0e):
+            yield call(packet.default, x)
+        if dtype.itemsize > 2:
+            for packet in (aten.special_erfcx, aten.special_i1, aten.special_i1e):
+                yield call(packet.default, x)
+        positive = t(20, dtype=dtype, low=0.1, high=30)
+        yield from (call(aten.polygamma.default, n, positive) for n in (0, 2, 3, 4))
+    below = torch.tensor([-0.5, -3.3, -7.6, 0.0, float("nan")])
+    yield from (call(aten.polygamma.default, n, below) for n in (1, 2, 3))
+    yield call(aten.lgamma.default, torch.tensor([1e10, 1e35, -1e5, -0.0]))
+    yield from (call(packet.default, ints(9)) for packet in (aten.lgamma, aten.digamma, aten.erfc))
+    pairs = torch.cartesian_prod(special(), special())
+    yield call(aten.copysign.Tensor, pairs[:, 0], pairs[:, 1])
+    yield from (call(aten.copysign.Scalar, x, -2) for x in (special(f64), ints(5)))
+
+
 def samples() -> Iterator[Sample]:
     yield from unary()
     yield from activations()
     yield from arithmetic()
     yield from logic()
+    yield from special_functions()

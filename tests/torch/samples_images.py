@@ -76,6 +76,8 @@ def pooling() -> Iterator[Sample]:
         yield channels_last(f"adaptive_avg_pool{n}d", average, t(2, 3, *space), sizes)
         if n > 1:
             yield call(getattr(aten, f"_adaptive_avg_pool{n}d").default, t(2, 3, *space, dtype=f64), sizes)
+        if n > 1:
+            yield call(getattr(aten, f"adaptive_max_pool{n}d").default, t(2, 3, *space), sizes)
         yield Sample(getattr(aten, f"adaptive_max_pool{n}d").default, (t(2, 3, *space), sizes), reads=[0])
 
 

@@ -122,6 +122,10 @@ def movement() -> Iterator[Sample]:
     yield from (call(aten.diagonal.default, t(3, 4), offset) for offset in (0, 1, -2, 5))
     yield call(aten.diagonal.default, t(2, 3, 4), 1, 0, -1)
     yield from (call(aten.unfold.default, t(2, 7), 1, 3, 2), call(aten.unfold.default, t(5, 2), 0, 2, 1))
+    yield call(aten.unfold.default, t(), 0, 1, 1)
+    yield call(aten.as_strided.default, t(4, 6), [3, 2, 2], [6, 1, 2], 3)
+    yield call(aten.as_strided.default, t(5), [2, 3], [1, 0])
+    yield call(aten.as_strided.default, t(5), [], [], 2)
     for overload in (aten.tril.default, aten.triu.default):
         yield from (call(overload, t(3, 4), diagonal) for diagonal in (0, 1, -1, 7))
         yield from (
@@ -162,6 +166,8 @@ def gathering() -> Iterator[Sample]:
     yield call(aten.gather.default, t(4, 5), 0, ints(2, 5, low=0, high=3))
     yield call(aten.gather.default, t(), 0, torch.tensor(0))
     yield call(aten.index_select.default, t(4, 5), 1, ints(7, low=0, high=4))
+    yield call(aten.index_select.default, t(), 0, torch.tensor([0]))
+    yield call(aten.index_select.default, t(4, 5), 0, torch.tensor(3))
     yield call(aten.index_select.default, ints(4, 5), 0, ints(2, low=0, high=3, dtype=i32))
     for overload in (aten.index.Tensor, aten._unsafe_index.Tensor):
         yield call(overload, t(4, 5), [ints(3, low=-4, high=3)])

@@ -133,6 +133,29 @@ def normalisation() -> Iterator[Sample]:
     yield call(batch, t(4, 3), None, None, True, 0.1, 1e-5)
 
 
+def ordering() -> Iterator[Sample]:
+    ties = torch.tensor([[2.0, 1.0, 2.0, float("nan"), 1.0], [float("inf"), 0.0, -0.0, float("nan"), 5.0]])
+    for x in (ties, t(3, 5), ints(3, 7), t(2, 4, dtype=boolean), ties.to(bf16)):
+        for dim in (0, -1):
+            for descending in (False, True):
+                yield call(aten.sort.default, x, dim, descending)
+            yield from (call(aten.cummax.default, x, dim), call(aten.cummin.default, x, dim))
+    yield from (call(aten.sort.default, t()), call(aten.sort.stable, ties, stable=True, dim=1))
+    yield from (call(aten.cummax.default, t(), 0), call(aten.logcumsumexp.default, t(), 0))
+    edges = torch.tensor([[-float("inf"), -float("inf"), 1.0, float("inf"), 2.0], [0.0, 5.0, 1.0, 2.0, 3.0]])
+    yield from (call(aten.logcumsumexp.default, x, 1) for x in (edges, t(2, 9), t(2, 5, dtype=f64)))
+    yield call(aten.logcumsumexp.default, t(3, 5, dtype=f16), 0)
+    bounds, values = torch.tensor([-1.0, 0.0, 0.5, 2.0]), torch.cat([t(5), torch.tensor([0.5, float("nan")])])
+    for right in (False, True):
+        yield call(aten.bucketize.Tensor, values, bounds, right=right)
+        yield call(aten.searchsorted.Tensor, bounds, values.reshape(7, 1), right=right, out_int32=True)
+    rows = t(3, 4).sort(1).values
+    yield call(aten.searchsorted.Tensor, rows, t(3, 2), side="right")
+    mixed = t(3, 4)
+    yield call(aten.searchsorted.Tensor, mixed, t(3, 2), sorter=mixed.argsort(1))
+    yield call(aten.searchsorted.Tensor, ints(5).sort().values, t(4))
+
+
 def samples() -> Iterator[Sample]:
     yield from sums()
     yield from extremes()
@@ -140,3 +163,4 @@ def samples() -> Iterator[Sample]:
     yield from statistics()
     yield from softmax()
     yield from normalisation()
+    yield from ordering()

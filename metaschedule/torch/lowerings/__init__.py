@@ -12,6 +12,7 @@ from . import (
     matmul,
     movement,
     normalisation,
+    ordering,
     padding,
     pooling,
     reductions,

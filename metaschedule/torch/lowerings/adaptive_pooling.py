@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ... import te
-from ...ir import Expr
+from ...ir import INDEX, Expr, const
 from ..dtypes import accumulator
 from ..lowering import Kind, lowers
-from .pooling import spatial_dims
+from .pooling import LARGEST, spatial_dims
 
 aten = torch.ops.aten
 
@@ -24,7 +24,7 @@ def pooled(
     combined: Callable[..., Expr],
     name: str,
 ) -> te.Tensor:
-    """`combined(element, axes, number of elements)` over `sizes` windows of the dimensions `dims`."""
+    """`combined(index, axes, number of elements)` over `sizes` windows of the dimensions `dims`."""
     goal = {d: x.shape[d] if n is None else n for d, n in zip(dims, sizes, strict=True)}
 
     def element(*i: Expr) -> Expr:
@@ -37,7 +37,7 @@ def pooled(
             axes.append(te.reduce_axis((low, high) if rest else step, name=f"r{d}"))
             extents.append(high - low if rest else step)
             index[d] = axes[-1] if rest else i[d] * step + axes[-1]
-        return combined(x[tuple(index)], axes, math.prod(extents))
+        return combined(tuple(index), axes, math.prod(extents))
 
     return te.compute([goal.get(d, n) for d, n in enumerate(x.shape)], element, name=name)
 
@@ -47,19 +47,29 @@ def adaptive_avg_pool(
 ) -> te.Tensor:
     dtype = accumulator(x.dtype)
 
-    def mean(element: Expr, axes: list[Expr], count: Expr | int) -> Expr:
-        return te.cast(te.sum(te.cast(element, dtype), axis=axes) / te.cast(count, dtype), x.dtype)
+    def mean(index: tuple[Expr, ...], axes: list[Expr], count: Expr | int) -> Expr:
+        return te.cast(te.sum(te.cast(x[index], dtype), axis=axes) / te.cast(count, dtype), x.dtype)
 
     return pooled(x, spatial_dims(x, spatial, channels_last), sizes, mean, "adaptive_avg_pool")
 
 
-def adaptive_max_pool(x: te.Tensor, sizes: Sequence[int | None], spatial: int) -> tuple[te.Tensor, None]:
-    """The largest elements, without their positions."""
+def adaptive_max_pool(x: te.Tensor, sizes: Sequence[int | None], spatial: int) -> tuple[te.Tensor, te.Tensor]:
+    """The largest elements, and where they are, counted over the pooled dimensions."""
+    dims = spatial_dims(x, spatial, False)
 
-    def largest(element: Expr, axes: list[Expr], count: Expr | int) -> Expr:
-        return te.max(element, axis=axes)
+    def largest(index: tuple[Expr, ...], axes: list[Expr], count: Expr | int) -> Expr:
+        return te.max(x[index], axis=axes)
 
-    return pooled(x, spatial_dims(x, spatial, False), sizes, largest, "adaptive_max_pool"), None
+    def position(index: tuple[Expr, ...], axes: list[Expr], count: Expr | int) -> Expr:
+        place: Expr = const(0, INDEX)
+        for d in dims:
+            place = place * x.shape[d] + index[d]
+        return LARGEST((x[index], place), axes)[1]
+
+    return (
+        pooled(x, dims, sizes, largest, "adaptive_max_pool"),
+        pooled(x, dims, sizes, position, "positions"),
+    )
 
 
 for n, names in (

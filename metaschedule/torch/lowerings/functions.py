@@ -97,6 +97,11 @@ def is_negative(x: Expr) -> Expr:
     return (x < 0) | ((x == 0) & (1 / x < 0))
 
 
+@elementwise(aten.copysign.Tensor, aten.copysign.Scalar, promotion=TO_FLOAT)
+def copysign(x: Expr, y: Expr) -> Expr:
+    return te.select(is_negative(y), -te.abs(x), te.abs(x))
+
+
 @elementwise(aten.hypot.default)
 def hypot(x: Expr, y: Expr) -> Expr:
     long, short = te.maximum(te.abs(x), te.abs(y)), te.minimum(te.abs(x), te.abs(y))

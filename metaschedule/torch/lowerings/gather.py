@@ -13,7 +13,7 @@ from ... import te
 from ...ir import INDEX, Expr
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import broadcast, broadcast_shape
-from .views import wrapped
+from .views import reshaped, wrapped
 
 aten = torch.ops.aten
 
@@ -50,8 +50,10 @@ def gather(x: te.Tensor, dim: int, index: te.Tensor, sparse_grad: bool = False) 
 
 @lowers(aten.index_select.default, kind=Kind.INJECTIVE)
 def index_select(x: te.Tensor, dim: int, index: te.Tensor) -> te.Tensor:
-    if x.ndim == 0 or index.ndim == 0:
-        raise NotLowered("index_select of or by a tensor without dimensions")
+    if index.ndim == 0:
+        index = reshaped(index, (1,))
+    if x.ndim == 0:
+        return reshaped(index_select(reshaped(x, (1,)), 0, index), ())
     dim = wrapped(dim, x.ndim)
     return te.compute(
         (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]),

@@ -10,9 +10,9 @@ import torch
 from ... import te
 from ...ir import Expr, const
 from ..dtypes import Promotion, promoted
-from ..lowering import Kind, NotLowered, lowers
+from ..lowering import Kind, lowers
 from .pointwise import broadcast
-from .views import reshaped, wrapped
+from .views import digits, reshaped, wrapped
 
 aten = torch.ops.aten
 
@@ -172,9 +172,24 @@ def diagonal(x: te.Tensor, offset: int, first: int, second: int) -> te.Tensor:
 def unfold(x: te.Tensor, dim: int, size: int, step: int) -> te.Tensor:
     dim = wrapped(dim, x.ndim)
     if x.ndim == 0:
-        raise NotLowered("unfold of a tensor without dimensions")
+        return te.compute((size,), lambda *i: x[()], name="unfold")
     shape = (*x.shape[:dim], (x.shape[dim] - size) // step + 1, *x.shape[dim + 1 :], size)
     return te.compute(shape, lambda *i: x[*i[:dim], i[dim] * step + i[-1], *i[dim + 1 : -1]], name="unfold")
+
+
+@lowers(aten.as_strided.default, kind=Kind.INJECTIVE)
+def as_strided(
+    x: te.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> te.Tensor:
+    """The memory of `x`, which capture has seen to be dense and all that there is, read by other strides."""
+
+    def element(*i: Expr) -> Expr:
+        flat: Expr = const(offset or 0)
+        for v, stride in zip(i, strides, strict=True):
+            flat = flat + v * stride
+        return x[tuple(digits(flat, x.shape))]
+
+    return te.compute(tuple(shape), element, name="as_strided")
 
 
 @lowers(aten.tril.default, kind=Kind.INJECTIVE)
