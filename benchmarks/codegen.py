@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import metaschedule as ms
-from metaschedule.report.peak import peak_script
+from metaschedule.measure.calibration import chains_script
 
 ROUNDS = 5
 
@@ -78,7 +78,7 @@ class Bench:
     def peak(self) -> Callable[[], float]:
         # ten chains of one vector: enough to cover the latency of an FMA, few enough for 16 registers
         lanes = ms.target.resolve("native").lanes("float32")
-        text = peak_script(self.threads, 10, lanes, 20000)
+        text = chains_script(self.threads, 10, lanes, 20000)
         return self.rate(text, 2.0 * self.threads * 10 * lanes * 20000)
 
     def bandwidth(self) -> Callable[[], float]:

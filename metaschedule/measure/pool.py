@@ -2,7 +2,7 @@
 
 A job that ends its worker, or takes too long, fails alone: the worker is replaced and the others go on.
 Whose fault a death was is not always clear (somebody killed the worker; an earlier job damaged its
-memory), so a job is tried once more where it may be innocent.
+memory; stopped it, for longer than the job may take), so a job is tried once more where it may be innocent.
 """
 
 from __future__ import annotations
@@ -147,12 +147,16 @@ class Pool:
         self._again.extend(worker.jobs)
 
     def _give_up(self, worker: Worker) -> Iterator[tuple[Job, Frame]]:
+        stopped = worker.stopped
         self._drop(worker)
         if not worker.ready:
             self._failed_start(f"not ready after {START_SECONDS:g} s")
+        elif stopped and not worker.jobs[0].retried:
+            worker.jobs[0].retried = True
         else:
             job = worker.jobs.popleft()
-            yield job, failure(worker, "timeout", f"not finished after {job.seconds:g} s")
+            why = ": its process was stopped" if stopped else ""
+            yield job, failure(worker, "timeout", f"not finished after {job.seconds:g} s{why}")
         self._again.extend(worker.jobs)
 
     def _failed_start(self, detail: str) -> None:

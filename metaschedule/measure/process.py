@@ -92,6 +92,15 @@ class Worker:
         except BrokenPipeError:  # reading will tell
             self._outgoing.clear()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody has stopped it (SIGSTOP, a debugger), so that it cannot answer."""
+        try:
+            state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        return state in "Tt"
+
     def end(self, patience: float = 0.0) -> tuple[str, int]:
         """See the process off, by force after `patience` seconds: why it ended, and its exit status."""
         try:

@@ -3,28 +3,33 @@
 Checks use arrays that end at guard pages, timing others, aligned as users' mostly are. Before a check
 outputs and workspace are filled with garbage, because what the last candidate left is right. There are three:
 before timing, of what the last timed call left, and after; two calls in a row, for what goes wrong by turns.
+
+Samples during which something else ran are thrown away and taken again, for as long as patience lasts. A
+calibration before and after them tells whether the machine was as fast as it usually is.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import statistics
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from ..ir import numpy_dtype
-from ..runtime import ArgSpec, Executable, pages
+from ..runtime import ArgSpec, Executable, Kernel, pages, rest
 from ..runtime.kernel import align
 from .arena import Arena
+from .calibration import SLOW, Calibration
 from .cold import Cooler
 from .compare import difference
 from .frames import Frame, Header
-from .outcome import one_line
+from .outcome import one_line, typical
 from .steps import Step, parted
+from .watch import Sample, Watch
 
 NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
 HOPELESS = 4.0  # times the best: not worth more calls
@@ -33,17 +38,35 @@ FEWEST, MOST = 5, 1000  # single calls; fewer may all have been interrupted
 MOST_COLD = 8  # single calls, if caches are swept before each
 LONG = 0.03  # seconds; a call that long needs no native loop, nor company to be believed
 LONGEST = 0.3  # seconds for all calls
+ENOUGH = 3  # undisturbed calls are believed, whatever became of others
+PATIENCE = 8.0  # times what an undisturbed measurement takes
+REST = 1e-3  # seconds, after a disturbed call
 
 
 class Wrong(RuntimeError):
     """A result that is not the reference's."""
 
 
+class Times(NamedTuple):
+    """`kept` are seconds of calls, `disturbed` the share of those that were thrown away. If all would have to
+    be, all are kept, and the share is 1."""
+
+    kept: list[float]
+    disturbed: float = 0.0
+
+    def answer(self) -> Header:
+        return {"kind": "ok", "times": self.kept, "disturbed": self.disturbed}
+
+    @staticmethod
+    def of_one(sample: Sample) -> Times:
+        return Times([sample.seconds], float(sample.disturbed))
+
+
 class Trial:
     """The arrays of one workload. `setup` has specs of the parameters, the arena's file, the cores to use."""
 
     def __init__(self, setup: Header) -> None:
-        os.sched_setaffinity(0, setup["cores"])
+        bind_threads(setup["cores"])
         self._threads = len(setup["cores"])
         inputs = [ArgSpec(**spec) for spec in setup["inputs"]]
         self._outputs = [ArgSpec(**spec) for spec in setup["outputs"]]
@@ -55,6 +78,8 @@ class Trial:
         self._input_count = first
         self._cold: list[int] = setup["cold"]
         self._cooler = Cooler(setup["cache"]) if self._cold else None
+        self._watch = Watch()
+        self._calibration = Calibration(Kernel.from_json(setup["calibration"]), self._threads, self._watch)
 
     def answer(self, header: Header, codes: bytes) -> Frame:
         steps = [Step.from_json(step) for step in header["steps"]]
@@ -64,20 +89,20 @@ class Trial:
         threads = 1 if reference else self._threads
         exe = Executable(step.kernel, code=code, constants=constants, threads=threads)
         try:
-            seconds = self._call(exe, step, NAN)
+            first = self._call(exe, step, NAN)
             if reference:  # the parent reads it from the guarded outputs
                 return {"kind": "ok"}, b""
             self._compare(self._guarded, header["tolerance"])
             bar = HOPELESS * header["best"] + OVERHEAD if header["best"] else math.inf
-            if seconds > max(bar, LONG):
-                return {"kind": "ok", "times": [seconds]}, b""
+            if first.least > max(bar, LONG):
+                return Times.of_one(first).answer(), b""
             times = self._time(exe, step, bar, header["min_time"])
             self._compare(self._timed, header["tolerance"])
             self._call(exe, step, HUGE)
             self._compare(self._guarded, header["tolerance"])
         except RuntimeError as error:  # also what a failed assertion raises
             return {"kind": "wrong result", "detail": one_line(str(error))}, b""
-        return {"kind": "ok", "times": times}, b""
+        return times.answer(), b""
 
     def _prepared(self, step: Step, code: bytes) -> dict[str, np.ndarray]:
         """The constants that a step makes of the workload's."""
@@ -89,11 +114,11 @@ class Trial:
     def _arguments(self, step: Step, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [*(arrays[n] for n in step.takes), *arrays[self._input_count :]]
 
-    def _call(self, exe: Executable, step: Step, garbage: int) -> float:
+    def _call(self, exe: Executable, step: Step, garbage: int) -> Sample:
         for array in self._guarded[self._input_count :]:
             array.reshape(-1).view(np.uint8)[...] = garbage
         exe.fill_workspace(garbage)
-        return stopwatch(exe, self._arguments(step, self._guarded))
+        return self._watch.timed(partial(exe, *self._arguments(step, self._guarded)))
 
     def _compare(self, arguments: Sequence[np.ndarray], tolerance: float) -> None:
         results = arguments[self._input_count :]
@@ -101,39 +126,84 @@ class Trial:
             if found := difference(spec, got, want, tolerance):
                 raise Wrong(found)
 
-    def _time(self, exe: Executable, step: Step, bar: float, min_time: float) -> list[float]:
-        """Seconds of repeated calls; of one only, if none of the first is below the bar.
+    def _time(self, exe: Executable, step: Step, bar: float, min_time: float) -> Times:
+        """Repeated calls; one only, if none of the first is below the bar.
 
         Single calls come first: an interruption spoils one of them, but all that a repeat in a native loop
-        holds, and a thread that waits for another that does not run waits long. So the loop, which is more
-        exact, is for when the machine is otherwise idle; and for programs whose weights may be warm.
+        holds. The loop, which is more exact, counts if enough of its repeats were undisturbed; it is not for
+        programs whose weights must be cold.
         """
         for array, source in zip(self._timed, self._guarded[: self._input_count]):
             array[...] = source
         arguments = self._arguments(step, self._timed)
-        calls: list[float] = []
-        total = 0.0
-        most = MOST_COLD if self._cooler else MOST
-        while len(calls) < FEWEST or (len(calls) < most and total < min_time / 2):
+        deadline = time.perf_counter() + PATIENCE * min_time
+        self._watch.follow()
+        self._wait_for_speed(deadline)
+        samples = self._samples(partial(exe, *arguments), bar, min_time, deadline)
+        if len(samples) == FEWEST and min(sample.least for sample in samples) > bar:
+            return Times.of_one(min(samples))
+        kept = [sample.seconds for sample in samples if not sample.disturbed]
+        disturbed = 1 - len(kept) / len(samples)
+        believed = kept and (len(kept) >= ENOUGH or not disturbed) and self._has_speed()
+        if not believed:
+            return Times([sample.seconds for sample in samples], 1.0)
+        if not self._cooler and min(kept) <= LONG:
+            repeats = exe.benchmark(*arguments, min_time=min_time / 2, watch=self._undisturbed).times
+            if len(repeats) >= ENOUGH:
+                kept = min(kept, list(repeats), key=typical)
+        return Times(kept, disturbed)
+
+    def _samples(
+        self, call: Callable[[], object], bar: float, min_time: float, deadline: float
+    ) -> list[Sample]:
+        """Calls until undisturbed ones are enough, all are hopeless, or time is up."""
+        samples: list[Sample] = []
+        undisturbed = spent = 0.0
+        count, most = 0, MOST_COLD if self._cooler else MOST
+        while count < FEWEST or (count < most and undisturbed < min_time / 2):
             if self._cooler:
                 self._cooler([a for n, a in enumerate(self._timed) if n not in self._cold])
-            calls.append(stopwatch(exe, arguments))
-            total += calls[-1]
-            if len(calls) == FEWEST and min(calls) > bar:
-                return [min(calls)]
-            if total > LONGEST:
-                return calls
-        interrupted = total > 2 * len(calls) * statistics.median(calls)
-        if interrupted or self._cooler or min(calls) > LONG:
-            return calls
-        repeats = list(exe.benchmark(*arguments, min_time=min_time / 2).times)
-        return min(calls, repeats, key=statistics.median)
+            samples.append(sample := self._watch.timed(call))
+            spent += sample.seconds
+            if sample.disturbed:
+                self._rest()
+            else:
+                count += 1
+                undisturbed += sample.seconds
+            late = count < len(samples) >= ENOUGH and time.perf_counter() > deadline
+            hopeless = len(samples) == FEWEST and min(s.least for s in samples) > bar
+            if late or hopeless or spent > LONGEST:
+                break
+        return samples
+
+    def _undisturbed(self, repeat: Callable[[], list[float]]) -> list[float]:
+        """What a repeat in a native loop took, if nothing came between."""
+        times: list[float] = []
+        if self._watch.timed(lambda: times.extend(repeat())).disturbed:
+            self._rest()
+            return []
+        return times
+
+    def _has_speed(self) -> bool:
+        """Whether the machine is about as fast as it usually is; true if it is too busy to tell."""
+        return (self._calibration.slowdown(self._rest) or 1.0) <= SLOW
+
+    def _wait_for_speed(self, deadline: float) -> None:
+        while not self._has_speed() and time.perf_counter() < deadline:
+            self._rest()
+
+    def _rest(self) -> None:
+        rest(self._threads, REST)
 
 
-def stopwatch(exe: Executable, arguments: Sequence[Any]) -> float:
-    begin = time.perf_counter()
-    exe(*arguments)
-    return time.perf_counter() - begin
+def bind_threads(cores: Sequence[int]) -> None:
+    """Each thread to a core of its own: two that share one, while another is idle, are nobody's latency.
+
+    The thread pool reads this when it is loaded, which it is not yet.
+    """
+    os.sched_setaffinity(0, cores)
+    if "OMP_PROC_BIND" not in os.environ:
+        os.environ |= {"OMP_PROC_BIND": "true", "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores)}
 
 
 def aligned(specs: Sequence[ArgSpec]) -> list[np.ndarray]:

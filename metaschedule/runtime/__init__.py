@@ -7,7 +7,7 @@ from .failure import Failure, KernelAssertion, KernelDivisionError, KernelError,
 from .kernel import ArgSpec, Kernel
 from .loader import load_object
 from .storage import StorageError
-from .threads import get_num_threads, set_num_threads
+from .threads import get_num_threads, rest, set_num_threads
 from .timing import Timing, random_arrays
 
 __all__ = [
@@ -30,5 +30,6 @@ __all__ = [
     "load_object",
     "optimized_llvm",
     "random_arrays",
+    "rest",
     "set_num_threads",
 ]

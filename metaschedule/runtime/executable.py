@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -210,11 +210,18 @@ class Executable:
             _loaded=self._loaded,
         )
 
-    def benchmark(self, *args: Any, repeats: int | None = None, min_time: float = 0.1) -> Timing:
+    def benchmark(
+        self,
+        *args: Any,
+        repeats: int | None = None,
+        min_time: float = 0.1,
+        watch: Callable[[Callable[[], list[float]]], list[float]] | None = None,
+    ) -> Timing:
         """Time calls in a native loop, warm, without Python or the GIL.
 
         Arguments are those of a call; without any, random data. `repeats` measurements are taken,
-        or as many as fit in `min_time` seconds, each of enough calls to last a millisecond.
+        or as many as fit in `min_time` seconds, each of enough calls to last a millisecond. `watch` is
+        given every measurement to take, and returns what counts of it: its times, or none.
         """
         if repeats is not None and repeats < 1:
             raise ValueError(f"repeats must be positive, got {repeats}")
@@ -235,7 +242,7 @@ class Executable:
             for spec in self.kernel.params
         ]
         try:
-            return time_kernel(self._context, addresses, repeats, min_time)
+            return time_kernel(self._context, addresses, repeats, min_time, watch)
         except KernelStatus as error:
             raise self.kernel.failed(error.status, error.value) from None
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,23 @@ def bundled_with(package: str) -> str | None:
         return None
     site = Path(spec.origin).parent.parent
     return next((str(p) for p in sorted(site.glob(f"{package}*.libs/libgomp*"))), None)
+
+
+def rest(threads: int, seconds: float) -> None:
+    """Let the threads of kernels sleep, all for as long, so that they wake up together.
+
+    Beside a busy process each thread has its core for some milliseconds by turns. One that wakes up another,
+    as the first of a team does, has waited for it when its own turn ends, and so on; threads that wake up
+    by themselves at the same time have their turns at the same time.
+    """
+    if threads > 1 and not THREADS.settled:
+        THREADS.refresh()
+    if threads == 1 or not PROCESS.gomp_parallel:
+        time.sleep(seconds)
+        return
+    sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
+    parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+    parallel(PROCESS.gomp_parallel)(sleep, round(1e6 * seconds), threads, 0)
 
 
 def check_threads(n: int) -> int:

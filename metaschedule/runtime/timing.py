@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,11 +68,18 @@ class KernelStatus(Exception):
         self.status, self.value = status, value
 
 
-def time_kernel(context: Context, addresses: Sequence[int], repeats: int | None, min_time: float) -> Timing:
+def time_kernel(
+    context: Context,
+    addresses: Sequence[int],
+    repeats: int | None,
+    min_time: float,
+    watch: Callable[[Callable[[], list[float]]], list[float]] | None = None,
+) -> Timing:
     """Time calls with these arguments (all of the kernel's, bound ones included), warm.
 
     `number` of calls per repeat doubles until a repeat lasts REPEAT_TIME, which also warms up.
-    Without `repeats` there are enough of them for `min_time` seconds in all, and at least three.
+    Without `repeats` there are enough of them for `min_time` seconds in all, and at least three. `watch`
+    gets every repeat to run, and says what counts: the times it returned, or none.
     """
     native = native_module()
     runtime = Runtime()
@@ -97,7 +104,9 @@ def time_kernel(context: Context, addresses: Sequence[int], repeats: int | None,
             number = math.ceil(min(10 * number, max(2 * number, 1.1 * wanted)))
         if repeats is None:
             repeats = min(MAX_REPEATS, max(3, math.ceil(min_time / (per_call * number))))
-        return Timing(tuple(run(number, repeats)), number)
+        if watch is None:
+            return Timing(tuple(run(number, repeats)), number)
+        return Timing(tuple(t for _ in range(repeats) for t in watch(lambda: run(number, 1))), number)
     finally:
         if workspace:
             native.give(ctypes.addressof(context), workspace)

@@ -118,12 +118,20 @@ class History:
 
     # --- learning ---
 
-    def learn(self, candidates: Sequence[Candidate], latencies: Sequence[float | None]) -> None:
-        """What was measured, None where a candidate failed."""
+    def learn(
+        self,
+        candidates: Sequence[Candidate],
+        latencies: Sequence[float | None],
+        reliable: Sequence[bool] | None = None,
+    ) -> None:
+        """What was measured, None where a candidate failed. One that could not be measured undisturbed has an
+        upper bound, which says where it ranks at worst, and teaches the model nothing."""
         for candidate, latency in zip(candidates, latencies, strict=True):
             self.claim(candidate)
             if latency is not None:
                 insort(self.ranked, (latency, candidate), key=lambda one: (one[0], one[1].key))
+        if reliable is not None:
+            latencies = [latency if sure else None for latency, sure in zip(latencies, reliable, strict=True)]
         begin = time.perf_counter()
         self.model.update([c.schedule for c in candidates], latencies)
         self.model_seconds += time.perf_counter() - begin

@@ -1,4 +1,4 @@
-"""`Progress`: what a tuning run tells its audience after every step."""
+"""`Progress`: what a tuning run tells its audience, before, within and after every step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from dataclasses import dataclass
 class Progress:
     """A snapshot of one program's tuning.
 
-    `event` is "proposed", "measured", "confirmed" or "stopped"; `candidates` is how many that concerns.
+    `event` is what has begun ("search", "model", "build", "run", "confirm"; "wait" for a machine that is
+    busy), of which `done` of `of` is done, or what has been: "proposed", "measured", "confirmed", "stopped".
+    `candidates` is how many that concerns; `detail` says more. `left` are the seconds until the end, as far
+    as can be told.
+
     `trials` of `budget` (None: limited by time alone) are done, in all programs of the run; `outcomes` counts
     this program's trials by kind. `accuracy` is the model's rank correlation on the last batch. `seconds`
     says where the time went: search, model, build, run.
@@ -30,6 +34,10 @@ class Progress:
     outcomes: Mapping[str, int]
     accuracy: float | None
     seconds: Mapping[str, float]
+    done: int = 0
+    of: int = 0
+    detail: str = ""
+    left: float | None = None
 
 
 Listener = Callable[[Progress], None]

@@ -23,7 +23,9 @@ log = logging.getLogger("metaschedule")
 class Result:
     """`records` are the trials of the program in this space, those of earlier runs included. `best` is the
     record of `schedule`; None if no candidate worked, and then `schedule` is the loops as written. `stopped`
-    says why tuning ended before its budget did, if it did. `seconds` says where the time went."""
+    says why tuning ended before its budget did, if it did. `seconds` says where the time went. `untuned` is
+    the latency of what `build` takes without tuning, measured beside `best`. `notes` say what to know about
+    how it was measured: beside other work, or on fewer cores than threads."""
 
     program: Program
     target: Target
@@ -32,6 +34,8 @@ class Result:
     records: list[Record]
     stopped: str
     seconds: dict[str, float]
+    untuned: float | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def latency(self) -> float | None:
@@ -57,7 +61,8 @@ class Result:
         found = "no candidate works, so the loops as written"
         if self.latency is not None:
             found = f"{1e6 * self.latency:.1f} us"
-        return f"{self.program.name}: {found} ({counts}{'; ' * bool(self.stopped)}{self.stopped})"
+        said = "".join(f"; {what}" for what in (self.stopped, *self.notes) if what)
+        return f"{self.program.name}: {found} ({counts}{said})"
 
 
 def best_schedule(db: Database, program: Program, target: Target) -> Schedule | None:
@@ -72,10 +77,11 @@ def best_schedule(db: Database, program: Program, target: Target) -> Schedule | 
 
 
 def fastest(records: Sequence[Record], program: Program) -> tuple[Record, Schedule] | None:
-    """The fastest record that replays, confirmed ones first; a candidate that failed once is none."""
+    """The fastest record that replays: confirmed ones first, last those that are upper bounds, because the
+    machine was busy; a candidate that failed once is none."""
     failed = {(r.sketch, r.decisions) for r in records if r.latency is None}
     working = [r for r in records if r.trace is not None and (r.sketch, r.decisions) not in failed]
-    for record in sorted(working, key=lambda r: (not r.confirmed, r.latency)):
+    for record in sorted(working, key=lambda r: (not r.reliable, not r.confirmed, r.latency)):
         try:
             if record.trace is not None:
                 return record, record.trace.apply(program)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ..database import DatabaseError
 from ..measure import MeasureError
@@ -20,6 +21,7 @@ PERIOD = 64  # trials, of which
 DESCENT = 0.25  # are neighbours of the best; of the whole budget too, at its end
 PATIENCE = 256  # trials of a program without progress
 PROGRESS = 0.99  # of the latency before, or less
+CONFIRMATIONS = 40  # runs of candidates, in which the leaders of a program are confirmed
 OPEN = 4  # programs that have measuring processes at a time
 
 
@@ -62,6 +64,9 @@ class Run:
     ) -> None:
         self.tasks, self.budget, self.scheduler, self.listener = tasks, budget, scheduler, listener
         self.open: list[Task] = []  # the last used one at the end
+        self.todo = budget.left(self.trials)  # the share of the budget that earlier runs have left
+        self.searched = 0.0  # seconds, when all trials are done
+        self.confirmed = 0  # tasks
 
     @property
     def trials(self) -> int:
@@ -72,6 +77,7 @@ class Run:
         try:
             while self.budget.left(self.trials) and (going := [t for t in self.tasks if not t.stopped]):
                 self.attempt(self.advance, going[self.scheduler(going)])
+            self.searched = self.budget.elapsed
             for task in self.tasks:
                 self.attempt(self.confirm, task)
         except KeyboardInterrupt:
@@ -87,6 +93,7 @@ class Run:
         """A program that cannot be measured does not stop the others. Processes of one that has not been
         used for long make room for those of this one."""
         self.open = [t for t in self.open if t is not task] + [task]
+        task.listener = partial(self.pass_on, task)
         while len(self.open) > OPEN:
             self.open.pop(0).close()
         try:
@@ -111,7 +118,9 @@ class Run:
         self.tell("measured", task, len(candidates))
 
     def confirm(self, task: Task) -> None:
+        self.pass_on(task, "confirm", 0, 1, "")
         task.confirm()
+        self.confirmed += 1
         self.tell("confirmed", task, 0)
 
     def stop(self, why: str) -> None:
@@ -119,8 +128,30 @@ class Run:
             task.stopped = task.stopped or why
             self.tell("stopped", task, 0)
 
-    def tell(self, event: str, task: Task, candidates: int) -> None:
-        log.info("%s: %s %d, best %s", task.program.name, event, candidates, task.history.best)
+    def left(self) -> float | None:
+        """Seconds until the end, as far as can be told: what the other trials take if they are like those so
+        far, and what confirming the leaders does."""
+        elapsed, share = self.budget.elapsed, self.budget.left(self.trials)
+        if self.searched:
+            each = (elapsed - self.searched) / self.confirmed if self.confirmed else self.confirming()
+            return each * (len(self.tasks) - self.confirmed)
+        if self.todo <= share:
+            return None
+        return elapsed * share / (self.todo - share) + self.confirming() * len(self.tasks)
+
+    def confirming(self) -> float:
+        """Seconds that confirming the leaders of a task takes: some rounds of some candidates."""
+        run = sum(task.seconds["run"] for task in self.tasks)
+        return CONFIRMATIONS * run / max(1, self.trials)
+
+    def pass_on(self, task: Task, event: str, done: int, of: int, detail: str) -> None:
+        self.tell(event, task, 0, done, of, detail)
+
+    def tell(
+        self, event: str, task: Task, candidates: int, done: int = 0, of: int = 0, detail: str = ""
+    ) -> None:
+        if not of:
+            log.info("%s: %s %d, best %s", task.program.name, event, candidates, task.history.best)
         if self.listener is not None:
             self.listener(
                 Progress(
@@ -138,6 +169,10 @@ class Run:
                     task.outcomes,
                     getattr(task.history.model, "accuracy", None),
                     dict(task.seconds),
+                    done,
+                    of,
+                    detail,
+                    self.left(),
                 )
             )
 

@@ -7,7 +7,7 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ..cost import CostModel
@@ -26,7 +26,7 @@ from .result import Result, fastest
 from .strategy import Strategy, StrategyMaker
 
 log = logging.getLogger("metaschedule")
-LEADERS = 8  # are measured again at the end, with the untuned default: single trials are noisy
+LEADERS = 8  # are measured again at the end, with what they must beat: single trials are noisy
 MOST_REPLAYED = 512  # records that a resumed run learns from: the latest
 
 
@@ -39,6 +39,7 @@ class MeasurerLike(Protocol):
 
 
 MeasurerMaker = Callable[[Program, Target], MeasurerLike]
+Listener = Callable[[str, int, int, str], None]
 
 
 class Task:
@@ -73,6 +74,8 @@ class Task:
         self.stopped = ""
         self.weight: float | None = None
         self.seconds = {"search": 0.0, "model": 0.0, "build": 0.0, "run": 0.0}
+        self.listener: Listener | None = None  # is told what begins, and how far it is
+        self._constraint = ""
         db.add_program(program)
         self._recall()
         self.trials = sum(record.seed == seed for record in self.records)
@@ -84,8 +87,15 @@ class Task:
 
     @property
     def untuned_latency(self) -> float | None:
-        key = self.untuned and self.untuned.key
-        return next((latency for latency, c in self.history.ranked if c.key == key), None)
+        """As confirmed, beside the leaders; before that, as tried."""
+        if self.untuned is None:
+            return None
+        records = [
+            r for r in (*self._confirmed, *self.records)
+            if r.latency is not None and (r.sketch, r.decisions) == self.untuned.key
+        ]  # fmt: skip
+        best = min(records, key=lambda r: (not r.reliable, not r.confirmed, r.latency), default=None)
+        return None if best is None else best.latency
 
     # --- a step ---
 
@@ -94,6 +104,7 @@ class Task:
 
         To descend, if the strategy does, is to try the neighbours of the best first.
         """
+        self._tell("search")
         begin, modelling = time.perf_counter(), self.history.model_seconds
         self._recall()
         rng = random.Random(f"{self.seed} {self.trials}")
@@ -123,21 +134,32 @@ class Task:
         self.trials += len(records)
         self._has_news = True
         self.db.add_all(records)
+        self._tell("model")
         begin = time.perf_counter()
-        self._learn(candidates, [outcome.latency for outcome in outcomes])
+        self._learn(candidates, records)
         self.seconds["model"] += time.perf_counter() - begin
 
     def confirm(self) -> None:
-        """Measure the leaders again, beside the untuned default; further ones, as long as all fail."""
+        """Measure the leaders again, by turns with what they must beat: the untuned default, and the best
+        that was known before. Further ones, as long as all fail."""
         candidates = [candidate for _, candidate in self.history.ranked]
-        if self.untuned is not None:
-            default = [c for c in candidates[LEADERS:] if c.key == self.untuned.key]
-            candidates[LEADERS:LEADERS] = default
-        settled = not self._has_news and any(record.outcome == "ok" for record in self._confirmed)
+        leading = {c.key for c in candidates[:LEADERS]}
+        beaten = [c for c in self._references() if c.key not in leading]
+        candidates[LEADERS:LEADERS] = beaten
+        count = LEADERS + max(1, len(beaten))
+        settled = not self._has_news and any(r.outcome == "ok" and r.reliable for r in self._confirmed)
         while candidates and not settled:
-            settled = self._confirm(candidates[: LEADERS + 1])
-            del candidates[: LEADERS + 1]
+            settled = self._confirm(candidates[:count])
+            del candidates[:count]
         self._has_news = False
+
+    def _references(self) -> list[Candidate]:
+        """What a leader must beat, of what works."""
+        working = {candidate.key for _, candidate in self.history.ranked}
+        found = [] if self.untuned is None or self.untuned.key not in working else [self.untuned]
+        former = fastest(self._confirmed, self.program)
+        best = None if former is None else self._candidate(former[0])
+        return [*found, best] if best is not None and best.key not in {c.key for c in found} else found
 
     def _confirm(self, leaders: Sequence[Candidate]) -> bool:
         """Whether any of them worked again."""
@@ -157,16 +179,41 @@ class Task:
     def result(self) -> Result:
         found = fastest([*self._confirmed, *self.records], self.program)
         best, schedule = found or (None, Schedule(self.program))
-        return Result(self.program, self.target, schedule, best, self.records, self.stopped, self.seconds)
+        return Result(
+            self.program, self.target, schedule, best, self.records, self.stopped, self.seconds,
+            self.untuned_latency, tuple(self._notes(best)),
+        )  # fmt: skip
+
+    def _notes(self, best: Record | None) -> Iterator[str]:
+        if self._constraint:
+            yield f"{self._constraint}, so it was measured on these"
+        doubtful = sum(not record.reliable for record in self.records if record.run == self._run)
+        if doubtful:
+            yield f"the machine was busy: {doubtful} trials could not be measured undisturbed"
+        if best is not None and not best.reliable:
+            yield (
+                "it was too busy to measure: the latency is an upper bound, and others may be faster; "
+                "tune again when nothing else runs"
+            )
+        elif best is not None and not best.confirmed and any(r.run == self._run for r in self._confirmed):
+            yield "it was too busy to confirm the leaders; tune again when nothing else runs"
 
     def _timed(self, measure: Callable[[MeasurerLike], list[Outcome]]) -> list[Outcome]:
         begin = time.perf_counter()
-        self._measurer = self._measurer or self._make_measurer(self.program, self.target)
+        if self._measurer is None:
+            self._measurer = self._make_measurer(self.program, self.target)
+            self._constraint = getattr(self._measurer, "constraint", "")
+            if listen := getattr(self._measurer, "listen", None):
+                listen(self._tell)
         outcomes = measure(self._measurer)
         running = sum(outcome.run_seconds for outcome in outcomes)
         self.seconds["run"] += running
         self.seconds["build"] += time.perf_counter() - begin - running
         return outcomes
+
+    def _tell(self, what: str, done: int = 0, of: int = 1, detail: str = "") -> None:
+        if self.listener is not None:
+            self.listener(what, done, of, detail)
 
     # --- what is known ---
 
@@ -180,13 +227,13 @@ class Task:
         self.records += trials
         for record in trials:
             self.history.exclude(record.sketch, record.decisions)
-        pairs = [(c, r.latency) for r in trials[-MOST_REPLAYED:] if (c := self._candidate(r)) is not None]
+        pairs = [(c, r) for r in trials[-MOST_REPLAYED:] if (c := self._candidate(r)) is not None]
         if pairs:
             log.info("%s: %d trials from the database", self.program.name, len(pairs))
-            self._learn([candidate for candidate, _ in pairs], [latency for _, latency in pairs])
+            self._learn([candidate for candidate, _ in pairs], [record for _, record in pairs])
 
-    def _learn(self, candidates: Sequence[Candidate], latencies: Sequence[float | None]) -> None:
-        self.history.learn(candidates, latencies)
+    def _learn(self, candidates: Sequence[Candidate], records: Sequence[Record]) -> None:
+        self.history.learn(candidates, [r.latency for r in records], [r.reliable for r in records])
         if self.history.best is not None:
             self.course.append((self.trials, self.history.best))
 
@@ -205,6 +252,7 @@ class Task:
             outcome.kind,
             latency=outcome.latency,
             times=outcome.times,
+            disturbed=outcome.disturbed,
             detail=outcome.detail,
             space=self.space.name,
             seed=self.seed,

@@ -11,7 +11,7 @@ import metaschedule as ms
 from metaschedule.codegen import generate
 from metaschedule.ir import Program
 from metaschedule.measure import KINDS, MeasureError, Measurer
-from metaschedule.measure.measurer import CONFIRM_ROUNDS
+from metaschedule.measure.measurer import CONFIRM_ROUNDS, ENOUGH_ROUNDS, MORE_ROUNDS
 from metaschedule.measure.reference import reference_kernel
 from metaschedule.measure.steps import steps_of
 from metaschedule.runtime import Executable, random_arrays
@@ -78,7 +78,7 @@ def test_outcomes_in_order() -> None:
         assert "parameters" in outcomes[3].detail
         confirmed = m.confirm([candidates[1], candidates[2], candidates[5]])
         assert [o.kind for o in confirmed] == ["ok", "wrong result", "ok"]
-        assert len(confirmed[0].times) == CONFIRM_ROUNDS
+        assert ENOUGH_ROUNDS <= len(confirmed[0].times) <= CONFIRM_ROUNDS + MORE_ROUNDS
         assert confirmed[0].latency == sorted(confirmed[0].times)[1]
 
 
@@ -97,12 +97,9 @@ def test_leaders_are_confirmed_without_building_them_again(monkeypatch: pytest.M
 
 def test_a_hopeless_candidate_is_not_repeated() -> None:
     with Measurer(faulty.program()) as m:
-        by_earlier, by_best = (
-            m.measure([faulty.GOOD, faulty.SLEEPS])[1],
-            m.measure([faulty.SLEEPS], best=1e-6)[0],
-        )
-        alone = m.measure([faulty.SLEEPS])[0]
-    for hopeless in (by_earlier, by_best):
+        good, by_earlier = m.measure([faulty.GOOD, faulty.SLEEPS])
+        by_best, alone = m.measure([faulty.SLEEPS], best=1e-6)[0], m.measure([faulty.SLEEPS])[0]
+    for hopeless in (by_earlier, by_best) if not good.disturbed else (by_best,):
         assert hopeless.ok
         assert len(hopeless.times) == 1
         assert hopeless.latency is not None

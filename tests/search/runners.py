@@ -38,7 +38,9 @@ class Recorded:
         for record in records:
             assert record.trace is not None
             key = ms.structural_hash(record.trace.apply(program).program)
-            self.outcomes[key] = Outcome(record.outcome, record.latency, record.times, record.detail)
+            self.outcomes[key] = Outcome(
+                record.outcome, record.latency, record.times, record.detail, disturbed=record.disturbed
+            )
 
     def measure(self, candidates: Sequence[Program], best: float | None = None) -> list[Outcome]:
         return [self.outcomes[ms.structural_hash(candidate)] for candidate in candidates]

@@ -72,7 +72,16 @@ def test_every_trial_is_in_the_database(measured: Measured) -> None:
 
 def test_progress_is_told(measured: Measured) -> None:
     result, _, steps = measured
-    assert [s.event for s in steps] == ["proposed", "measured"] * (len(steps) // 2) + ["confirmed"]
+    told = [s.event for s in steps]
+    done = [event for event in told if event in ("proposed", "measured", "confirmed", "stopped")]
+    assert done == ["proposed", "measured"] * (len(done) // 2) + ["confirmed"]
+    begun = [event for event, before in zip(told, ["", *told]) if event != before and event != "wait"]
+    step = ["search", "proposed", "build", "run", "model", "measured"]
+    assert [e for e in begun if e != "confirm"][: len(step)] == step
+    assert begun[-2:] == ["confirm", "confirmed"]
+    assert all(0 <= s.done <= s.of for s in steps)
+    assert all(s.left is None or s.left >= 0 for s in steps)
+    assert steps[-1].left == 0
     trials = [s.trials for s in steps if s.event == "measured"]
     assert trials == sorted(trials)
     assert (steps[-1].trials, steps[-1].budget, steps[-1].program) == (12, 12, "GMM")
