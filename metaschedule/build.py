@@ -36,9 +36,9 @@ def build(
     (packing, for one) are done now. `threads` is how many threads the kernel may use (default:
     `metaschedule.runtime.get_num_threads()`).
 
-    A call raises a `runtime.KernelError` where a loaded or computed index is outside of its buffer or an integer
-    is divided by zero; what is proved when compiling is not checked. With `bounds="unchecked"` nothing is: such
-    an access is then undefined, and may crash.
+    A call raises a `runtime.KernelError` where a loaded or computed index is outside of its buffer or an
+    integer is divided by zero; what is proved when compiling is not checked. With `bounds="unchecked"`
+    nothing is: such an access is then undefined, and may crash.
 
     >>> import numpy as np
     >>> from metaschedule import workloads

@@ -50,8 +50,8 @@ class Part:
 
 
 def compiled_tasks(tasks: Sequence[Task], target: Target, bounds: str = "checked") -> list[list[Part]]:
-    """The kernels of each program: the last is the kernel proper, one before it prepares constants. `bounds` is
-    that of `codegen.generate`."""
+    """The kernels of each program: the last is the kernel proper, one before it prepares constants. `bounds`
+    is that of `codegen.generate`."""
     done = in_workers(tasks, target, bounds) if len(tasks) > FEW else {}
     return [done[n] if n in done else compiled(task, target, bounds) for n, task in enumerate(tasks)]
 

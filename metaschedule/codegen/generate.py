@@ -8,7 +8,6 @@ from ..target import Target
 from .llvm.module import Module
 from .lower import lower
 
-
 BOUNDS = ("checked", "unchecked")
 
 
@@ -16,10 +15,9 @@ def generate(program: Program, target: Target, *, fma: bool = True, bounds: str 
     """The kernel of a program. Without `fma` no multiplication is fused with an addition: results are
     then what the operators say one by one, which is what candidates are verified against.
 
-    With `bounds="checked"` the kernel fails where an index is outside of its buffer or an integer is divided by
-    zero; only what cannot be proved now is checked then. "unchecked" leaves those checks out: such an access is
-    undefined.
-    """
+    With `bounds="checked"` the kernel fails where an index is outside of its buffer or an integer is divided
+    by zero; only what cannot be proved now is checked then. "unchecked" leaves those checks out: such an
+    access is undefined."""
     return Module(lower(program, checked=check_bounds(bounds) == "checked"), target, fma).kernel()
 
 

@@ -63,8 +63,8 @@ class Measurer:
     """Builds, verifies and times candidates of `program`, which is given as written.
 
     `threads` is how many a candidate may use (default: the target's cores, as far as this process has them).
-    `inputs` are the arrays to use, for programs to which `inputs.arrays` can give no legal ones. `bounds` is that
-    of `metaschedule.build`. `constraint` says so if fewer cores than threads are there to measure with.
+    `inputs` are the arrays to use, for programs to which `inputs.arrays` can give no legal ones. `bounds` is
+    that of `metaschedule.build`. `constraint` says so if fewer cores than threads are there to measure with.
     """
 
     def __init__(

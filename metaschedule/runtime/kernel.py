@@ -71,9 +71,8 @@ class ArgSpec:
 class Kernel:
     """A compiled-to-LLVM program. `llvm` is the text of one module that defines `entry`.
 
-    `externals` are the symbols it expects of libm, libmvec and libc; `max_threads` says how many
-    threads it can use (1: it has no parallel loop). Without `failures` and parallel loops `runtime` is not used.
-    """
+    `externals` are the symbols it expects of libm, libmvec and libc; `max_threads` says how many threads it
+    can use (1: it has no parallel loop). Without `failures` and parallel loops `runtime` is not used."""
 
     entry: str
     llvm: str

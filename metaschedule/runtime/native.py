@@ -31,8 +31,8 @@ C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's flags
 METH_FASTCALL = 0x80
 EXPORTS = ("call_arrays", "call_pointers", "take", "give", "drain", "prepare", "bench", "run_steps")
 _PYTHON = (
-    "PyLong_AsVoidPtr PyLong_FromLong PyTuple_New PyTuple_SetItem PyErr_NoMemory PyErr_Clear PyEval_SaveThread "
-    "PyEval_RestoreThread PyObject_GetAttr Py_DecRef"
+    "PyLong_AsVoidPtr PyLong_FromLong PyTuple_New PyTuple_SetItem PyErr_NoMemory PyErr_Clear "
+    "PyEval_SaveThread PyEval_RestoreThread PyObject_GetAttr Py_DecRef"
 )
 PYTHON = _PYTHON.split()
 # DLPack's type code of a dtype; with the number of bits it is what DLTensor.dtype holds.

@@ -1,10 +1,9 @@
 """The LLVM text of the native caller: one module per process, driven by tables, see `native`.
 
-`call_arrays` and `call_pointers` are CPython functions (METH_FASTCALL). Both return 0, or -1 if an
-argument is not exactly as expected, in which case nothing was run and the slow path in Python finds
-out why, or what a kernel that failed returned: a tuple (status, value). Everything but the kernel itself happens under the
-GIL, so the free list of workspaces needs no lock.
-"""
+`call_arrays` and `call_pointers` are CPython functions (METH_FASTCALL). Both return 0, or -1 if an argument
+is not exactly as expected, in which case nothing was run and the slow path in Python finds out why, or what a
+kernel that failed returned: a tuple (status, value). Everything but the kernel itself happens under the GIL,
+so the free list of workspaces needs no lock."""
 
 from .layout import expand, llvm_types
 

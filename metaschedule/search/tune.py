@@ -69,8 +69,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
 
     `strategy` is "evolutionary", "random", "exhaustive" or makes one from a `History`; `model` makes a cost
     model for a target; `measurer` makes a `Measurer`, for other limits or inputs:
-    `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of `metaschedule.build`.
-    `progress` is called with a `Progress` after every step.
+    `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
+    `metaschedule.build`. `progress` is called with a `Progress` after every step.
 
     >>> from metaschedule import workloads
     >>> result = tune(workloads.create("GMM", b=1, n=16, m=16, k=16), trials=4)

@@ -1,4 +1,5 @@
-"""What is not proved is checked: machine code fails exactly where the interpreter does, and touches nothing else."""
+"""What is not proved is checked: machine code fails exactly where the interpreter does, and touches nothing
+else."""
 
 from __future__ import annotations
 
@@ -255,14 +256,16 @@ def test_the_operators_of_the_paper_have_no_checks(name: str) -> None:
     space = ms.space.default("x86-64-v3")
     for candidate in (program, *[space.sample(program, seed).program for seed in range(2)]):
         found = lower(candidate)
-        assert not any(found.unproved.known.values()) and not found.unproved.divisions
+        assert not any(found.unproved.known.values())
+        assert not found.unproved.divisions
 
 
 def test_unchecked_by_choice() -> None:
     x, index = te.placeholder((5, 16), name="X"), te.placeholder((9,), "int64", name="I")
     program = te.program([x, index], [te.compute((9, 16), lambda i, j: x[index[i], j], name="Y")])
     free, safe = ms.build(program, bounds="unchecked"), ms.build(program)
-    assert not free.kernel.failures and len(safe.kernel.failures) == 1
+    assert not free.kernel.failures
+    assert len(safe.kernel.failures) == 1
     assert "ms.fail" not in free.source("llvm")
     with pytest.raises(ValueError, match="bounds must be one of 'checked', 'unchecked', got 'off'"):
         ms.build(program, bounds="off")
@@ -274,8 +277,10 @@ def test_vectors_stay_vectors() -> None:
         C[v] = A[I[v]]
     """)  # fmt: skip
     text = generate(program, resolve("x86-64-v3")).llvm
-    assert "masked.gather.v32f32" in text and "icmp uge <32 x i64>" in text
-    assert "ms.fail" in text and "load float" not in text
+    assert "masked.gather.v32f32" in text
+    assert "icmp uge <32 x i64>" in text
+    assert "ms.fail" in text
+    assert "load float" not in text
 
 
 # --- te, schedules, messages ----------------------------------------------------------------------
@@ -297,7 +302,8 @@ def test_gathers_of_the_default_space(seed: int) -> None:
         index[seed] = bad
         with pytest.raises(KernelIndexError, match=rf"index {bad} is out of range for axis 0 of X") as error:
             exe(x, index)
-        assert error.value.index == bad and error.value.kernel == exe.name
+        assert error.value.index == bad
+        assert error.value.kernel == exe.name
     index[seed] = 0
     np.testing.assert_array_equal(exe(x, index), x[index] * 2 + 1)  # the failure left nothing behind
 

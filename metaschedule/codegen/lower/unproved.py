@@ -1,9 +1,9 @@
 """Which accesses and divisions a kernel has to check while it runs: those that nothing proves right.
 
-Two questions, asked where they are easy. Of the program as it comes, with its blocks: is every index without a
-load in range for all values of the loops and block iterators around? Mostly yes, whatever the schedule, and then
-there is nothing more to do. Of the lowered program, only for buffers where the answer was no, and for indices
-that contain loaded values: is the index in range, given the conditions around it?
+Two questions, asked where they are easy. Of the program as it comes, with its blocks: is every index without
+a load in range for all values of the loops and block iterators around? Mostly yes, whatever the schedule, and
+then there is nothing more to do. Of the lowered program, only for buffers where the answer was no, and for
+indices that contain loaded values: is the index in range, given the conditions around it?
 
 A loaded value may be any of its dtype. Arithmetic on it wraps round, which `arith` ignores, so `Ranges` goes
 through it with intervals that know:
@@ -447,7 +447,7 @@ def arithmetic(e: Binary, whole: Interval, facts: Facts) -> Interval:
     if e.op == "//" and (b[0] > 0 or b[1] < 0):
         return hull([x // y for x in a for y in b])
     if e.op == "%" and b[0] > 0:
-        return a if 0 <= a[0] and a[1] < b[0] else (0, b[1] - 1)
+        return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
     if e.op == "%" and b[1] < 0:
         return b[0] + 1, 0
     if e.op == "&" and max(a[0], b[0]) >= 0:
