@@ -14,6 +14,7 @@ ROOT = Path(metaschedule.__file__).parent
 # Each line may import from its own and the lines above. `script` and `verifier` come below `arith`, because
 # the parser infers block signatures and the verifier proves indices out of bounds with it.
 LAYERS = [
+    ["validation"],
     ["errors", "ir"],
     ["arith"],
     ["script", "verifier"],

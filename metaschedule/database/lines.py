@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from ..schedule.trace import fits
+from ..validation import convert, converter, shown
 from .connection import LATER_COLUMNS, VERSION, DatabaseError
 from .record import Record, Workload
 
-HINTS = get_type_hints(Record)
-KEYS = {"schema", "name", "script", *HINTS}
+FIELDS = [f.name for f in fields(Record)]
+KEYS = {"schema", "name", "script", *FIELDS}
 
 
 def write(path: Path, entries: Iterable[tuple[Workload, Record]]) -> None:
@@ -36,7 +36,7 @@ def read(path: Path) -> list[tuple[Workload, Record]]:
     for number, row in enumerate(rows, 1):
         try:
             entries.append(decode(json.loads(row)))
-        except (ValueError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             cut = number == len(rows) and not text.endswith("\n")
             what = "the file ends within this line: export it again, or delete the line" if cut else error
             raise DatabaseError(f"{path}, line {number}: {what}; nothing was imported") from error
@@ -46,15 +46,10 @@ def read(path: Path) -> list[tuple[Workload, Record]]:
 def decode(data: Any) -> tuple[Workload, Record]:
     if not isinstance(data, dict) or "schema" not in data:
         raise ValueError("not a tuning record")
-    if data["schema"] != VERSION:
-        raise ValueError(f"schema {data['schema']!r}, and this metaschedule reads {VERSION}")
+    if type(data["schema"]) is not int or data["schema"] != VERSION:
+        raise ValueError(f"schema {shown(data['schema'])}, and this metaschedule reads {VERSION}")
     if odd := (KEYS ^ set(data)) - (set(LATER_COLUMNS) - set(data)):
         raise ValueError(f"keys that are missing, or unknown: {', '.join(sorted(odd))}")
-    if isinstance(data["times"], list):
-        data["times"] = tuple(data["times"])
-    for key, value in data.items():
-        hint = HINTS.get(key, str)
-        if key != "schema" and not fits(value, hint):
-            raise ValueError(f"{key} is {value!r:.80}, which is no {getattr(hint, '__name__', hint)}")
-    workload = Workload(data["workload"], data["name"], data["script"])
-    return workload, Record(**{key: data[key] for key in HINTS if key in data})
+    name, script = (convert(converter(str), data[key], "a tuning record", key) for key in ("name", "script"))
+    record = Record(**{key: data[key] for key in FIELDS if key in data})
+    return Workload(record.workload, name, script), record

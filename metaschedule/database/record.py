@@ -14,8 +14,7 @@ from .. import __version__
 from ..ir import Program, structural_hash
 from ..schedule import Trace, TraceError
 from ..target import Target
-
-LARGEST = 2**63  # integers that SQLite stores are below
+from ..validation import convert, converters
 
 
 class Workload(NamedTuple):
@@ -65,6 +64,8 @@ class Record:
         return Record(workload_of(program), key_of(target), sketch, decisions, outcome, **fields)
 
     def __post_init__(self) -> None:
+        for name, check in converters(Record).items():
+            object.__setattr__(self, name, convert(check, getattr(self, name), "Record", name))
         if (self.outcome == "ok") != (self.latency is not None):
             raise ValueError(
                 f"outcome {self.outcome!r} with latency {self.latency}: a latency goes with 'ok'"
@@ -73,8 +74,6 @@ class Record:
             raise ValueError("latency, times and created must be finite and not negative")
         if not 0 <= self.disturbed <= 1:
             raise ValueError(f"disturbed is a share from 0 to 1, got {self.disturbed}")
-        if not all(-LARGEST <= n < LARGEST for n in (self.seed or 0, self.trial or 0)):
-            raise ValueError("seed and trial must fit 64 bits")
         if (self.sketch is None) != (self.decisions is None):
             raise ValueError("sketch and decisions are one trace: give both or neither")
 

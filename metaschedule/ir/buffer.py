@@ -99,10 +99,13 @@ def aligned(shape: tuple[int, ...], axis: int, factor: int, offset: int) -> tupl
     (5, 9)
     """
     size, below = shape[axis + 1], math.prod(shape[axis + 2 :])
-    # The distances repeat after `factor` steps.
-    fits = (n for n in range(size, size + factor) if n * below % factor == offset)
-    fit = next(fits, None)
-    return None if fit is None else (*shape[: axis + 1], fit, *shape[axis + 2 :])
+    # n * below = offset (mod factor), solved for the smallest n from `size` on.
+    common = math.gcd(below, factor)
+    if offset % common:
+        return None
+    period = factor // common
+    first = offset // common * pow(below // common, -1, period)
+    return (*shape[: axis + 1], size + (first - size) % period, *shape[axis + 2 :])
 
 
 def load(buffer: Buffer, indices: Any) -> Load:

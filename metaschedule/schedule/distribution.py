@@ -21,11 +21,29 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from ..errors import ScheduleError
+from ..validation import shown
 from .primitive.base import Handle, LoopRV, Primitive, mapped, primitive
 from .state import State
 
-Decision = Any
+Decision = Any  # plain data: a number or a list of numbers, in what users add also strings, bools and None
+MOST_FACTORS = 10  # of a tiling
+MOST_DIVIDED = 2**32  # an extent whose divisors are listed
+MOST_LISTED = 1_000_000  # tilings of a space that is drawn from by listing it
+MOST_NESTED = 8  # lists in lists, of a decision
+
+
+def as_decision(value: Any, depth: int = 0) -> Decision:
+    """A decision as plain data, with lists for sequences; `TypeError` if it is something else."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, (tuple, list)) and depth < MOST_NESTED:
+        return [as_decision(v, depth + 1) for v in value]
+    if value is not None and type(value) not in (bool, int, float, str):
+        raise TypeError(f"decision must be a number or a list of numbers, got {shown(value)}")
+    return value
 
 
 class Distribution(Primitive):
@@ -49,6 +67,9 @@ class Distribution(Primitive):
             raise ScheduleError(why)
         return concrete
 
+    def check(self, s: State) -> Any:
+        return self.at(s)
+
     def problem(self) -> str | None:
         """What is wrong with the parameters, if anything."""
         return None
@@ -63,7 +84,7 @@ class Distribution(Primitive):
         return support[rng.randrange(len(support))]
 
     def valid(self, decision: Decision) -> bool:
-        return type(decision) is not bool and decision in self.support()
+        return any(same_decision(decision, other) for other in self.support())
 
     def neighbour(self, decision: Decision, rng: random.Random) -> Decision:
         """Another decision close to this one; the same if there is no other."""
@@ -85,6 +106,13 @@ class Distribution(Primitive):
     def outcome(self, s: State, decision: Decision) -> tuple[Any, ...]:
         """What the output handles stand for: by default the numbers of the decision."""
         return tuple(decision) if isinstance(decision, (list, tuple)) else (decision,)
+
+
+def same_decision(a: Decision, b: Decision) -> bool:
+    """Unlike ==, tells 1 from True and 1.0."""
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same_decision, a, b))
+    return type(a) is type(b) and a == b
 
 
 def distribution(op: str) -> Any:
@@ -144,6 +172,8 @@ class PerfectTile(Distribution):
     def problem(self) -> str | None:
         if self.n < 1 or self.max_innermost_factor < 0:
             return f"n must be positive and max_innermost_factor not negative, got {self!r}"
+        if self.n > MOST_FACTORS or self.extent > MOST_DIVIDED:
+            return f"n must be at most {MOST_FACTORS} and the extent {MOST_DIVIDED}, got {self!r}"
         return None
 
     @property
@@ -194,7 +224,8 @@ class PerfectTile(Distribution):
         return (
             isinstance(decision, (list, tuple))
             and len(decision) == self.n
-            and all(type(f) is int and f >= 1 for f in decision[1:])
+            and all(type(f) is int for f in decision)
+            and all(f >= 1 for f in decision[1:])
             and math.prod(decision) == self.extent
             and decision[-1] <= self.most
         )
@@ -233,7 +264,10 @@ class PartitionedTile(PerfectTile):
     def problem(self) -> str | None:
         if not 0 <= self.partition_pos < max(1, self.n) or self.innerpart_factor < 1:
             return f"partition_pos must be a position and innerpart_factor positive, got {self!r}"
-        return PerfectTile.problem(self)
+        why = PerfectTile.problem(self)
+        if why is None and PerfectTile.count(self) > MOST_LISTED:
+            why = f"there are more than {MOST_LISTED} tilings, got {self!r}"
+        return why
 
     def fits(self, factors: Sequence[int]) -> bool:
         return math.prod(factors[self.partition_pos :]) % self.innerpart_factor == 0
@@ -268,8 +302,11 @@ class Tile(Distribution):
         return self.loop
 
     def problem(self) -> str | None:
-        if self.n < 1 or self.max_innermost_factor < 0 or self.innermost_multiple < 1 or self.max_waste < 0:
+        least = self.n, self.max_innermost_factor + 1, self.innermost_multiple
+        if min(least) < 1 or not self.max_waste >= 0:  # also if it is NaN
             return f"n and innermost_multiple must be positive, the others not negative, got {self!r}"
+        if self.n > MOST_FACTORS:
+            return f"n must be at most {MOST_FACTORS}, got {self!r}"
         return None
 
     def inner_candidates(self) -> list[int]:
@@ -322,7 +359,8 @@ class Tile(Distribution):
         return (
             isinstance(decision, (list, tuple))
             and len(decision) == self.n
-            and all(type(f) is int and f >= 1 for f in decision[1:])
+            and all(type(f) is int for f in decision)
+            and all(f >= 1 for f in decision[1:])
             and list(decision) == self.whole(decision[1:])
             and (self.n == 1 or decision[-1] in self.inner_candidates() or decision[-1] == 1)
             and self.fits(decision[1:])

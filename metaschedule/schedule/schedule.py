@@ -8,7 +8,8 @@ from typing import Any
 
 from ..errors import ScheduleError
 from ..ir import Block, For, Program, Var, walk
-from .distribution import Decision, Distribution
+from ..validation import Randomness, checked, random_numbers
+from .distribution import Decision, Distribution, as_decision
 from .primitive.base import BlockRV, ExprRV, Handle, LoopRV, Primitive
 from .primitive.blockize import BlockizeSteps
 from .primitive.cache import CacheSteps
@@ -51,11 +52,10 @@ class Schedule(
     >>> sch.reorder(i0, k, i1)
     """
 
-    def __init__(self, program: Program, seed: int | random.Random = 0) -> None:
-        if not isinstance(program, Program):
-            raise TypeError(f"Schedule takes a Program, got {type(program).__name__}")
+    @checked
+    def __init__(self, program: Program, seed: Randomness = 0) -> None:
         self.state = State(program)
-        self.rng = seed if isinstance(seed, random.Random) else random.Random(seed)
+        self.rng = random_numbers(seed)
         self._instructions: list[Instruction] = []
         self._handles = 0
 
@@ -85,11 +85,12 @@ class Schedule(
         new._handles = self._handles
         return new
 
+    @checked
     def get(self, handle: Handle) -> Any:
         """What a handle stands for: a `For`, a `Block` or a number."""
         if isinstance(handle, LoopRV):
             return self.state.loop(handle)
-        return self.state.block(handle) if isinstance(handle, BlockRV) else self.state.number(handle)
+        return self.state.block(handle) if isinstance(handle, BlockRV) else self.state.value(handle)
 
     def show(self) -> None:
         """Print the program with colours, in a terminal or a notebook."""
@@ -98,8 +99,10 @@ class Schedule(
 
         Console().print(Syntax(str(self.program), "python", theme="ansi_light", word_wrap=True))
 
+    @checked
     def can(self, primitive: Primitive) -> bool:
         """Whether a step would be legal."""
+        primitive = primitive.checked()
         try:
             primitive.check(self.state)
         except ScheduleError:
@@ -108,12 +111,18 @@ class Schedule(
 
     # --- running ---
 
+    @checked
     def run(self, primitive: Primitive) -> tuple[Any, ...]:
         """Check a primitive, carry it out, record it; gives the handles of its results."""
+        if isinstance(primitive, Distribution):
+            return self.sample(primitive)
+        primitive = primitive.checked()
         return self._record(primitive, self._carried_out(primitive), None)
 
+    @checked
     def sample(self, distribution: Distribution, decision: Decision = None) -> tuple[Any, ...]:
         """Draw from a distribution, or take a decision; gives the handles of the numbers."""
+        distribution, decision = distribution.checked(), as_decision(decision)
 
         def choose(site: Distribution) -> Decision:
             return site.draw(self.rng) if decision is None else decision
@@ -135,7 +144,13 @@ class Schedule(
                 help="replay on a program of the structure that the trace was made on",
             )
         if results:
-            self.state.values.update(zip(step.outputs, results))
+            for handle, result in zip(step.outputs, results):
+                if type(handle) is not kind_of(result):
+                    raise ScheduleError(
+                        f"{primitive.op}, instruction {n}: {handle} stands for {result!r}, of another kind",
+                        help="the trace has been altered: a block is b0, a loop l0, a number v0",
+                    )
+                self.state.values[handle] = result
             self._handles += len(results)
         self._instructions.append(step)
 
@@ -179,10 +194,14 @@ class Schedule(
     def _record(self, primitive: Primitive, results: tuple[Any, ...], decision: Decision) -> tuple[Any, ...]:
         handles: list[Handle] = []
         for result in results:
-            kind = LoopRV if isinstance(result, Var) else BlockRV if isinstance(result, str) else ExprRV
-            handle = kind(self._handles)
+            handle = kind_of(result)(self._handles)
             self._handles += 1
             self.state.values[handle] = result
             handles.append(handle)
         self._instructions.append(Instruction(primitive, tuple(handles), decision))
         return tuple(handles)
+
+
+def kind_of(result: Any) -> type[Handle]:
+    """The kind of handle that stands for the result of a step."""
+    return LoopRV if isinstance(result, Var) else BlockRV if isinstance(result, str) else ExprRV

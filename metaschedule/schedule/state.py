@@ -279,9 +279,19 @@ class State:
     def is_only_child(self, key: Key, of: Key) -> bool:
         return len(self.children[of]) == 1 and self.children[of][0] is key
 
+    def value(self, handle: Any) -> Any:
+        """What a handle stands for: a key, or a number that was drawn."""
+        try:
+            return self.values[handle]
+        except KeyError:
+            raise ScheduleError(
+                f"{handle} is no handle of this schedule",
+                help="take one that a step of this schedule gave, or of the one that it was forked from",
+            ) from None
+
     def loop(self, handle: Any) -> For:
         """The loop that a handle stands for."""
-        key = self.values[handle]
+        key = self.value(handle)
         if key not in self.nodes:
             raise ScheduleError(f"the loop of {handle} is gone", help=self.fate(key))
         return self.nodes[key]
@@ -296,14 +306,19 @@ class State:
 
     def block(self, handle: Any) -> Block:
         """The block that a handle stands for."""
-        key = self.values[handle]
+        key = self.value(handle)
         if key not in self.nodes:
             raise ScheduleError(f"the block of {handle} ({key!r}) is gone", help="it was inlined or removed")
         return self.nodes[key]
 
     def number(self, value: Any) -> int:
         """An integer operand: itself, or what a sampled value was drawn to be."""
-        return self.values[value] if not isinstance(value, int) else value
+        if type(value) is int:
+            return value
+        drawn = self.value(value)
+        if type(drawn) is not int:
+            raise ScheduleError(f"{value} stands for {drawn!r}, which is no integer")
+        return drawn
 
     def fixed_extent(self, var: Var) -> int | None:
         """The extent of a loop if it is a constant; None for what is no loop, too."""

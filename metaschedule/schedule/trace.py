@@ -10,14 +10,15 @@ from __future__ import annotations
 import difflib
 import json
 import random
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Program, structural_hash
-from .distribution import Decision, Distribution
+from ..validation import Mismatch, Randomness, checked, converters, random_numbers, shown
+from .distribution import Decision, Distribution, as_decision
 from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive, mapped
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ Choose = Callable[[int, Any, Decision], Decision]  # position, distribution, wha
 
 VERSION = 1
 HANDLES: dict[str, type[Handle]] = {h.letter: h for h in (BlockRV, LoopRV, ExprRV)}
+HANDLE = re.compile(r"([blv])([0-9]{1,9})")  # as a trace names it
+MOST_NESTED = 16  # lists in lists, of an operand
 MOST_CHARACTERS = 10_000_000  # of JSON text
 MOST_INSTRUCTIONS = 100_000
 
@@ -94,39 +97,47 @@ class Trace:
         """By position of the sampling instruction."""
         return {n: i.decision for n, i in enumerate(self.instructions) if i.is_sampling}
 
+    @checked
     def with_decisions(self, decisions: Mapping[int, Decision]) -> Trace:
         """The same instructions with some decisions replaced."""
         new = list(self.instructions)
-        for n, decision in decisions.items():
-            if not 0 <= n < len(new) or not new[n].is_sampling:
-                raise ValueError(f"instruction {n} does not sample; those that do: {sorted(self.decisions)}")
+        for n, decision in self._checked_decisions(decisions).items():
             new[n] = Instruction(new[n].primitive, new[n].outputs, decision)
         return Trace(tuple(new), self.program, self._workload)
 
+    def _checked_decisions(self, decisions: Mapping[int, Decision]) -> dict[int, Decision]:
+        for n in decisions:
+            if not 0 <= n < len(self.instructions) or not self.instructions[n].is_sampling:
+                raise ValueError(
+                    f"decisions: instruction {n} does not sample; those that do: {sorted(self.decisions)}"
+                )
+        return {n: as_decision(decision) for n, decision in decisions.items()}
+
+    @checked
     def apply(
         self,
         program: Program,
         decisions: Mapping[int, Decision] | None = None,
-        rng: random.Random | int | None = None,
+        rng: Randomness | None = None,
         moved: Collection[int] | None = None,
     ) -> Schedule:
         """Replay on a program. `decisions` replaces some; with `rng` the others are drawn anew, without it
         they stay. With `rng` and `moved`, the decisions at these positions become neighbours of what they
         are, those that this makes invalid become something close, and the others stay. Raises
         `ScheduleError` where a step is illegal or a decision invalid on this program."""
-        known: Mapping[int, Decision] = decisions or {}
-        random_numbers = random.Random(rng) if isinstance(rng, int) else rng
+        known = self._checked_decisions(decisions) if decisions else {}
+        drawn = None if rng is None else random_numbers(rng)
 
         def choose(n: int, site: Distribution, old: Decision) -> Decision:
             if n in known:
                 return known[n]
-            if random_numbers is None:
+            if drawn is None:
                 return old
             if moved is None:
-                return site.draw(random_numbers)
+                return site.draw(drawn)
             if n in moved and site.valid(old):
-                return site.neighbour(old, random_numbers)
-            return old if site.valid(old) else site.repaired(old, random_numbers)
+                return site.neighbour(old, drawn)
+            return old if site.valid(old) else site.repaired(old, drawn)
 
         return self.replay(program, choose)
 
@@ -152,6 +163,7 @@ class Trace:
             mapped(i.primitive.operands(), used.add)
         return Trace(tuple(reversed(kept)), self.program, self._workload)
 
+    @checked
     def steps(self, program: Program | None = None) -> Iterator[Step]:
         """What each instruction did, by replaying on `program` (default: the one the trace was made on)."""
         program = program or self.program
@@ -235,11 +247,11 @@ class Trace:
             raise TraceError(f"{len(source)} characters: a trace has at most {MOST_CHARACTERS}")
         try:
             data = json.loads(source)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise TraceError(f"not JSON, or cut short: {error}") from None
         if not isinstance(data, dict) or set(data) != {"version", "workload", "instructions"}:
             raise TraceError('a trace is an object with "version", "workload" and "instructions"')
-        if type(data["version"]) is not int or data["version"] > VERSION:
+        if type(data["version"]) is not int or not 1 <= data["version"] <= VERSION:
             raise TraceError(f"version {data['version']!r}; this metaschedule reads up to {VERSION}")
         rows, workload = data["instructions"], data["workload"]
         if workload is not None and not isinstance(workload, str):
@@ -300,40 +312,17 @@ def encoded(value: Any, names: Mapping[Handle, str]) -> Any:
     return value
 
 
-def decoded(value: Any, known: Mapping[str, Handle], where: str) -> Any:
+def decoded(value: Any, known: Mapping[str, Handle], where: str, depth: int = 0) -> Any:
     if isinstance(value, dict):
-        if set(value) != {"rv"} or value["rv"] not in known:
-            raise TraceError(f"{where}: {value!r:.80} is no handle that an earlier instruction gave")
-        return known[value["rv"]]
+        handle = known.get(value["rv"]) if set(value) == {"rv"} and isinstance(value["rv"], str) else None
+        if handle is None:
+            raise TraceError(f"{where}: {shown(value)} is no handle that an earlier instruction gave")
+        return handle
     if isinstance(value, list):
-        return tuple([decoded(v, known, where) for v in value])
+        if depth == MOST_NESTED:
+            raise TraceError(f"{where}: lists are nested more than {MOST_NESTED} deep")
+        return tuple([decoded(v, known, where, depth + 1) for v in value])
     return value
-
-
-@cache
-def hints(cls: type[Primitive]) -> dict[str, Any]:
-    """The types of a primitive's operands."""
-    return get_type_hints(cls)
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether an operand is of the type that its primitive declares."""
-    if hint is Any:
-        return True
-    if isinstance(hint, UnionType) or get_origin(hint) is Union:
-        return any(fits(value, option) for option in get_args(hint))
-    if get_origin(hint) is tuple:
-        inner = get_args(hint)
-        if not isinstance(value, tuple):
-            return False
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return all(fits(v, inner[0]) for v in value)
-        return len(value) == len(inner) and all(map(fits, value, inner))
-    if hint is None or hint is type(None):
-        return value is None
-    if hint is float:
-        return type(value) in (int, float)
-    return type(value) is hint
 
 
 def decode(n: int, row: Any, known: dict[str, Handle]) -> Instruction:
@@ -342,24 +331,28 @@ def decode(n: int, row: Any, known: dict[str, Handle]) -> Instruction:
         raise TraceError(f"{where}: expected [name, operands, results] and a decision if it samples")
     cls = REGISTRY.get(row[0])
     if cls is None:
-        raise TraceError(f"{where}: unknown instruction {row[0]!r}")
+        raise TraceError(f"{where}: unknown instruction {shown(row[0])}")
     needed = set(cls.names) - set(cls.defaults)
     if isinstance(row[1], dict) and needed <= set(row[1]) <= set(cls.names) and isinstance(row[2], list):
         fields = {name: decoded(value, known, where) for name, value in row[1].items()}
     else:
         raise TraceError(f"{where}: {row[0]} takes {', '.join(cls.names)}, and a list of results")
     for name, value in fields.items():
-        if not fits(value, hints(cls)[name]):
-            raise TraceError(f"{where}: {row[0]} cannot take {value!r:.80} as {name}")
+        try:
+            fields[name] = converters(cls)[name](value)
+        except Mismatch as mismatch:
+            raise TraceError(f"{where}: {mismatch.error(row[0], name)}") from None
     if issubclass(cls, Distribution) != (len(row) == 4):
         raise TraceError(f"{where}: a decision is missing, or there is one too many")
     outputs: list[Handle] = []
     for name in row[2]:
-        kind = HANDLES.get(name[:1]) if isinstance(name, str) and name[1:].isdigit() else None
-        if kind is None or name in known:
-            raise TraceError(f"{where}: {name!r:.80} is not a new handle")
-        known[name] = kind(int(name[1:]))
+        found = HANDLE.fullmatch(name) if isinstance(name, str) else None
+        if found is None or name in known:
+            raise TraceError(f"{where}: {shown(name)} is not a new handle")
+        known[name] = HANDLES[found[1]](int(found[2]))
         outputs.append(known[name])
-    decision = decoded(row[3], known, where) if len(row) == 4 else None
-    decision = list(decision) if isinstance(decision, tuple) else decision
+    try:
+        decision = as_decision(row[3]) if len(row) == 4 else None
+    except TypeError as error:
+        raise TraceError(f"{where}: {error}") from None
     return Instruction(cls(**fields), tuple(outputs), decision)

@@ -21,6 +21,7 @@ from typing import Any
 from ...arith import IndexMap
 from ...errors import ScheduleError
 from ...ir import Expr, Operand, Var, binary, const, substitute, unary
+from .limits import check_elements
 
 Texts = tuple[str, ...]
 Spec = Callable[..., Sequence[Operand] | Operand] | str | Sequence[str]
@@ -78,15 +79,15 @@ def lambda_texts(text: str) -> Texts:
 @lru_cache(maxsize=512)
 def index_map(texts: Texts, ndim: int) -> IndexMap:
     """The map that texts describe, of `ndim` indices; raises `ScheduleError` if they describe none."""
-    if not isinstance(texts, tuple) or not 0 < len(texts) <= MOST_OUTPUTS:
+    if not 0 < len(texts) <= MOST_OUTPUTS:
         raise ScheduleError(f"{texts!r:.80} is no index map", help=HELP)
     inputs = tuple([Var(f"i{n}") for n in range(ndim)])
     names: dict[str, Expr] = {v.name: v for v in inputs}
     return IndexMap(inputs, tuple([expression(parsed(t), names, t) for t in texts]))
 
 
-def parsed(text: Any) -> ast.expr:
-    if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
+def parsed(text: str) -> ast.expr:
+    if len(text) > MOST_CHARACTERS:
         raise ScheduleError(f"{text!r:.80} is no index of an index map", help=HELP)
     try:
         return ast.parse(text.strip(), mode="eval").body
@@ -134,4 +135,5 @@ def image_shape(texts: Texts, shape: tuple[int, ...]) -> tuple[int, ...]:
         if isinstance(error, ScheduleError):
             raise
         raise ScheduleError(str(error)) from None
+    check_elements(extents, f"what {found} makes of {shape}", {})
     return extents

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from operator import is_
+from types import FunctionType
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
+from ...validation import checked, convert, converters
 from ..state import State
 
 
@@ -64,6 +67,13 @@ class Primitive:
     def operands(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.names])
 
+    def checked(self) -> Self:
+        """The same with operands of the types that the fields declare; `TypeError` or `ValueError` if they
+        are not."""
+        checks, before = converters(type(self)), self.operands()
+        after = [convert(checks[n], v, self.op, n) for n, v in zip(self.names, before)]
+        return self if all(map(is_, before, after)) else type(self)(*after)
+
     def given(self) -> dict[str, Any]:
         """The operands that are not what they are by default."""
         every = zip(self.names, self.operands())
@@ -77,9 +87,16 @@ class Primitive:
 
 
 class Steps:
-    """Base of the families of methods that make up `Schedule`: one typed method per primitive."""
+    """Base of the families of methods that make up `Schedule`: one typed method per primitive, whose
+    arguments are checked by their types."""
 
     state: State
+
+    def __init_subclass__(cls) -> None:
+        if Steps in cls.__bases__:  # a family; `Schedule` itself has methods that replays call
+            for name, method in list(vars(cls).items()):
+                if isinstance(method, FunctionType) and not name.startswith("_"):
+                    setattr(cls, name, checked(method))
 
     def run(self, primitive: Primitive) -> tuple[Any, ...]:
         """Check a primitive, carry it out, record it; gives the handles of its results."""

@@ -158,8 +158,7 @@ class ReorderBlockIterVar(Primitive):
         block = s.block(self.block)
         order = self.new_order
         count = len(block.iters)
-        plain = isinstance(order, tuple) and all(type(n) is int for n in order)
-        if not plain or sorted(order) != list(range(count)):
+        if sorted(order) != list(range(count)):
             raise ScheduleError(
                 f"new_order {order!r:.80} is no permutation of the {count} iterators",
                 marks={block.name: ", ".join(it.var.name for it in block.iters) or "no iterators"},

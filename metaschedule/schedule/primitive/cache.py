@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, aligned, changed
+from ..analysis.limits import check_elements
 from ..state import State
 from .base import BlockRV, Primitive, Steps, primitive
 from .cache_copies import CacheRead, CacheWrite
@@ -53,6 +54,7 @@ class StorageAlign(Primitive):
     requires:  1. the block has a write of that index, to an intermediate buffer
                2. the axis is not the last: neighbours along that one are 1 apart
                3. 0 <= offset < factor, and padding the next dimension gives such a distance
+               4. the bytes of the buffer fit 63 bits
     Buffers are dense, so the dimension after the axis grows; the block notes it as `storage_align`, and
     lowering, which cuts buffers down to what is alive at once, pads what is left in the same way.
     """
@@ -69,13 +71,13 @@ class StorageAlign(Primitive):
         owner_of(s, buffer, block)
         rank = len(buffer.shape)
         mark = {block.name: f"writes {buffer.name}"}
-        if type(self.axis) is not int or not 0 <= self.axis < rank - 1:
+        if not 0 <= self.axis < rank - 1:
             raise ScheduleError(
                 f"axis {self.axis!r} of {buffer.name}, which has {rank} dimension(s)",
                 marks=mark,
                 help="give an axis from 0 to the last but one",
             )
-        if type(self.factor) is not int or type(self.offset) is not int or not 0 <= self.offset < self.factor:
+        if not 0 <= self.offset < self.factor:
             raise ScheduleError(
                 f"factor {self.factor!r} and offset {self.offset!r}", marks=mark, help="0 <= offset < factor"
             )
@@ -87,6 +89,7 @@ class StorageAlign(Primitive):
                 f"{self.offset} modulo {self.factor}",
                 marks=mark,
             )
+        check_elements(shape, buffer.name, mark)
         return block, buffer, changed(buffer, shape=shape)
 
     def apply(self, s: State, plan: tuple[Block, Buffer, Buffer]) -> tuple[Any, ...]:

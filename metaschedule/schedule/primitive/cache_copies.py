@@ -70,8 +70,6 @@ class CacheRead(Primitive):
         check_scope(self.scope)
         buffer = accessed_buffer(block, "read", self.read_index)
         scope = s.scope(block.name)
-        if not isinstance(self.consumers, tuple):
-            raise ScheduleError(f"consumers must be blocks, got {self.consumers!r:.40}")
         users = list(dict.fromkeys([block.name, *[s.block(c).name for c in self.consumers]]))
         for user in users:
             node: Block = s.nodes[user]

@@ -13,10 +13,12 @@ import numpy as np
 
 from ...errors import ScheduleError
 from ...ir import GPU_AXES, Block, For, Var
+from ...validation import HIGH, LOW, shown
 from ..analysis.dependence import carried
 from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
+MOST_NESTED = 8  # tuples in tuples, of an annotation
 MOST_UNROLLED = 1024  # iterations; more is code that no cache holds
 
 
@@ -206,8 +208,8 @@ class Annotate(Primitive):
 
     def check(self, s: State) -> tuple[Key, dict[str, Any]]:
         key, node = target_of(s, self.target)
-        if not isinstance(self.key, str) or not self.key:
-            raise ScheduleError(f"the key of an annotation is a string that is not empty, got {self.key!r}")
+        if not self.key:
+            raise ScheduleError("the key of an annotation is empty")
         value = plain(s, self.value)
         notes = node.annotations
         if self.key in notes and not same_value(notes[self.key], value):
@@ -252,16 +254,18 @@ def target_of(s: State, target: BlockRV | LoopRV) -> tuple[Key, Block | For]:
     return loop.var, loop
 
 
-def plain(s: State, value: Any) -> Any:
+def plain(s: State, value: Any, depth: int = 0) -> Any:
     """A value as data that prints and goes through JSON."""
     if isinstance(value, ExprRV):
-        return s.number(value)
-    if isinstance(value, (tuple, list)):
-        return tuple([plain(s, v) for v in value])
-    if value is None or type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value)):
+        return s.value(value)
+    if isinstance(value, (tuple, list)) and depth < MOST_NESTED:
+        return tuple([plain(s, v, depth + 1) for v in value])
+    if value is None or type(value) in (str, bool) or (type(value) is float and math.isfinite(value)):
+        return value
+    if type(value) is int and LOW <= value <= HIGH:
         return value
     raise ScheduleError(
-        f"an annotation cannot hold {value!r:.80}",
+        f"an annotation cannot hold {shown(value)}",
         help="use strings, finite numbers, bools, None, and tuples of them",
     )
 
@@ -296,7 +300,15 @@ class KindSteps(Steps):
         self.run(Unannotate(target, key))
 
 
-def as_operand(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple([as_operand(v) for v in value])
-    return value.item() if isinstance(value, np.generic) else value
+def as_operand(value: Any, depth: int = 0) -> Any:
+    """The value of an annotation with tuples for lists, and plain numbers."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (list, tuple)) and depth < MOST_NESTED:
+        return tuple([as_operand(v, depth + 1) for v in value])
+    if value is not None and not isinstance(value, (str, bool, int, float, ExprRV)):
+        raise TypeError(
+            "annotate: value must be a string, number, bool, None, drawn value, or a tuple of such, "
+            f"got {shown(value)}"
+        )
+    return value

@@ -44,7 +44,7 @@ class ComputeAt(Primitive):
 
     def check(self, s: State) -> Move | None:
         block = s.block(self.block)
-        if s.values[self.loop] is STAY:
+        if s.value(self.loop) is STAY:
             return None
         return plan_compute_at(s, block, s.loop(self.loop).var, self.preserve_unit_loops)
 
@@ -84,7 +84,7 @@ class ReverseComputeAt(Primitive):
 
     def check(self, s: State) -> Move | None:
         block = s.block(self.block)
-        if s.values[self.loop] is STAY:
+        if s.value(self.loop) is STAY:
             return None
         return plan_reverse_compute_at(s, block, s.loop(self.loop).var, self.preserve_unit_loops)
 

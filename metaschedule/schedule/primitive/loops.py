@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import ScheduleError
 from ...ir import Const, Expr, For, Var, as_int, const
 from ..analysis.definitions import leaves_of
+from ..analysis.limits import check_count, check_nest
 from ..analysis.reordering import check_reorderable
 from ..analysis.touching import touch
 from ..linear import less, number, product
@@ -50,7 +51,8 @@ class SplitLoop(Primitive):
     requires:  1. the loop is serial and not annotated
                2. factors are positive; at most one is None and is worked out, rounding up
                3. without None, their product is at least the extent
-               4. where the factors may not divide, no extent below reads memory at the loop's variable (CSR)
+               4. where the factors do not divide, what runs together fits 63 bits
+               5. where the factors may not divide, no extent below reads memory at the loop's variable (CSR)
     The test is left out where the factors are numbers that divide the extent; with sampled factors it always
     stays, so that the structure does not depend on what was drawn (lowering drops it where it can).
     """
@@ -89,7 +91,10 @@ class SplitLoop(Primitive):
                     help="make one factor None or larger",
                 )
         extents = tuple([outer if n is None else number(n) for n in numbers])
-        exact = extent is not None and known * (as_int(outer) or 0 if outer is not None else 1) == extent
+        covered = known * (as_int(outer) or 0 if outer is not None else 1)
+        exact = extent is not None and covered == extent
+        if not exact:
+            check_nest(s, loop.var, max(known, covered))
         guarded = sampled or not exact
         if guarded:
             self.check_inner_extents(s, loop.var)
@@ -129,6 +134,7 @@ class Fuse(Primitive):
     requires:  1. each loop is the whole body of the one before
                2. all are serial and not annotated
                3. no extent depends on the loops that are fused
+               4. the iterations of the new loop fit 63 bits
     """
 
     loops: tuple[LoopRV, ...]
@@ -153,6 +159,8 @@ class Fuse(Primitive):
                     "the extent depends on a loop that is to be fused",
                     marks={loop.var: f"its extent is {loop.extent}"},
                 )
+        iterations = math.prod(s.fixed_extent(loop.var) or 1 for loop in loops)
+        check_count(iterations, "the iterations of the loop", {loop.var: "" for loop in loops})
         return loops
 
     def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:

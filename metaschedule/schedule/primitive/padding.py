@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from ...ir import (
     is_float,
     select,
 )
+from ..analysis.limits import LARGEST_ELEMENT, check_count
 from ..analysis.reducers import Reducer, find_reducer
 from ..analysis.signature import refresh_scopes, with_signature
 from ..state import Key, State
@@ -94,6 +96,7 @@ class PadEinsum(Primitive):
                 padded.add(it.var)
                 if it.kind == "reduce" and is_float(reducer.terms[0].dtype):
                     self.check_in_every_factor(block, it.var, found)
+        check_count(math.prod(sizes.values()) * LARGEST_ELEMENT, "the bytes of padded operands", marks)
         places = {expr_key(f): f for f in found if isinstance(f, Load)}
         copied = [f for f in places.values() if any(i in padded for i in f.indices)]
         return PadPlan(block, top, reducer.stores[0], copied, sizes, padded)

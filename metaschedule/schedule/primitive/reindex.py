@@ -27,6 +27,7 @@ from ...ir import (
     substitute,
 )
 from ..analysis.frame import Frame
+from ..analysis.limits import check_elements
 from ..analysis.written import Box, own_accesses, stored_indices, whole_box, written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
@@ -77,6 +78,7 @@ class Reindex(Primitive):
                 marks={block.name: f"{buffer.name}[{', '.join(map(str, indices))}]"},
             )
         sizes = tuple([n for n in extents if n is not None])
+        check_elements(sizes, f"{buffer.name}_reindex", {block.name: f"uses {buffer.name}"})
         if self.kind == "read":
             return self.check_read(s, block, buffer, indices, used, sizes)
         check_only_writer(s, block, buffer)

@@ -34,6 +34,7 @@ from ..analysis.instances import (
     domain_within,
     is_count,
 )
+from ..analysis.limits import check_elements
 from ..analysis.reducers import ASSOCIATIVE, Reducer, find_reducer
 from ..state import State
 from .base import LoopRV, Primitive, primitive
@@ -119,6 +120,9 @@ class RFactor(Primitive):
         others = [v for v in nest if v in reducing and v is not loop]
         predicate = self.final_predicate(s, block, loop, reducing)
         axes = self.axes(reducer)
+        for store in reducer.stores:
+            shape = (s.fixed_extent(loop) or 0, *store.buffer.shape)
+            check_elements(shape, f"the parts of {store.buffer.name}", {loop: "to be factored"})
         return FactorPlan(loop, block, reducer, nest, others, shared, axes, predicate)
 
     def only_block(self, s: State, loop: Var) -> Block:

@@ -28,6 +28,7 @@ from ...ir import (
     free_vars,
     select,
 )
+from ..analysis.limits import check_elements
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
 from ..analysis.reducers import find_reducer
 from ..linear import linear, uses
@@ -161,11 +162,14 @@ class Winograd(Primitive):
         phases = stride // dilation
         count = -(-(as_int(tap.extent) or 1) // phases)
         most = MOST_POINTS + 1 - count
-        if not isinstance(self.tile, int) or not 2 <= self.tile <= most:
+        if not 2 <= self.tile <= most:
             raise ScheduleError(
                 f"tile is {self.tile!r}: with {count} taps in a phase it must be from 2 to {most}",
                 marks={block.name: f"{tap.extent} taps, stride {stride}"},
             )
+        # Each new buffer has these dimensions, one of them cut into points, tiles and phases.
+        for sizes in (data.buffer.shape, [as_int(it.extent) or 0 for it in block.iters]):
+            check_elements([MOST_POINTS, phases, *sizes], "what winograd makes", {block.name: "too large"})
         made = minimal_filter(self.tile, count)
         return WinogradPlan(
             block, chain, along, tap, store, data, dimension, stride, dilation, offset, weight, phases, made

@@ -478,17 +478,15 @@ def test_annotate_refuses_another_value() -> None:
     assert refusal(sch.annotate, i, "tail", "pad") == "'tail' is noted already, as 'mask'"
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, int, float("nan"), float("inf"), [[{}]], {1}, 1j])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**63])
 def test_annotate_refuses_what_is_not_plain(value: Any) -> None:
     sch = Schedule(scale())
     assert "an annotation cannot hold" in refusal(sch.annotate, sch.get_block("B"), "key", value)
 
 
-@pytest.mark.parametrize("key", ["", 3, None])
-def test_annotate_refuses_a_key_that_is_no_name(key: Any) -> None:
+def test_annotate_refuses_a_key_that_is_no_name() -> None:
     sch = Schedule(scale())
-    message = refusal(sch.annotate, sch.get_block("B"), key, 1)
-    assert message == f"the key of an annotation is a string that is not empty, got {key!r}"
+    assert refusal(sch.annotate, sch.get_block("B"), "", 1) == "the key of an annotation is empty"
 
 
 def test_annotate_same_with_a_drawn_value() -> None:

@@ -210,7 +210,6 @@ def test_transform_layout_refuses_parameters() -> None:
         (("i0", "(" * 300), "cannot be read"),
         (("i0", "-" * 1900 + "i1"), "is nested too deeply"),
         (("i0", "i" * 2001), "no index of an index map"),
-        (("i0", 3), "no index of an index map"),
         ((), "is no index map"),
         (("i0", "i1 // 0"), "has no known bounds"),
         ("i0, i1", "is not a lambda"),
@@ -441,7 +440,7 @@ def test_reorder_block_iter_var_same_results() -> None:
     check(sch, program)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (0, 1, 2, 2), (1, 2, 3, 4), ("a", 1, 2, 3)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 1, 2, 2), (1, 2, 3, 4)])
 def test_reorder_block_iter_var_refuses_no_permutation(order: Any) -> None:
     sch = Schedule(small("GMM"))
     message = refusal(sch.reorder_block_iter_var, sch.get_block("matmul"), order)

@@ -9,7 +9,6 @@ import pytest
 
 import metaschedule as ms
 from metaschedule.schedule import LoopRV, Schedule
-from metaschedule.schedule.primitive.cache_copies import CacheRead
 from tests.schedule.refusals import refusal
 
 HEAD = """@ms.program
@@ -297,11 +296,6 @@ SINGLE: list[Case] = [
                     Y[v] = A[v]
 """,
         lambda s: s.cache_read(s.get_block("Y"), 0),
-    ),
-    (
-        "consumers must be blocks, got 3",
-        NESTED,
-        lambda s: s.run(CacheRead(s.get_block("Y"), 0, "local", 3)),  # pyright: ignore[reportArgumentType]
     ),
     (
         "L lives in block 'outer', which has no blocks inside",

@@ -1,0 +1,51 @@
+"""Sizes that index arithmetic can hold: it has 64 bits, and wraps without a word."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...errors import ScheduleError
+from ...ir import Var
+from ...validation import HIGH
+from ..state import Key, State
+
+LARGEST_ELEMENT = 8  # bytes
+
+
+def check_count(count: int, what: str, marks: Mapping[Any, str]) -> None:
+    """Refuse what 63 bits cannot count."""
+    if count > HIGH:
+        raise ScheduleError(
+            f"{what} would be about 2**{count.bit_length() - 1}: index arithmetic has 63 bits", marks=marks
+        )
+
+
+def check_elements(extents: Iterable[int], what: str, marks: Mapping[Any, str]) -> None:
+    """Refuse a buffer whose bytes 63 bits cannot count."""
+    count = math.prod(max(1, n) for n in extents)
+    check_count(count * LARGEST_ELEMENT, f"the bytes of {what}", marks)
+
+
+def check_nest(s: State, loop: Var, iterations: int) -> None:
+    """Refuse a loop of more iterations than it had where all loops of its nest together run too often.
+
+    A number whose digits are loops is at most the product of their extents, so then no index wraps, also if
+    digits have been split so that they overhang: i = i_0 * 4 + i_1, i_0 = j_0 * 2**61 + j_1 does wrap.
+    """
+    around = math.prod(s.fixed_extent(v) or 1 for v in s.loops_around(loop))
+    check_count(
+        around * iterations * deepest(s, loop),
+        f"the iterations of the loop over {loop.name} and those around and inside it",
+        {loop: f"{iterations} iterations"},
+    )
+
+
+def deepest(s: State, key: Key) -> int:
+    """The most iterations that the loops inside a node have together."""
+    most = 1
+    for child in s.children[key]:
+        own = (s.fixed_extent(child) or 1) if isinstance(child, Var) else 1
+        most = max(most, own * deepest(s, child))
+    return most
