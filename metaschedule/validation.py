@@ -122,8 +122,15 @@ class Mismatch(Exception):
         return self.kind(f"{where}: {name}{self.path} must be {self.expected}, got {shown(self.value)}")
 
 
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
+class Short(reprlib.Repr):
+    """Python refuses to print very long integers."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if LOW <= x <= HIGH else f"an integer of {x.bit_length()} bits"
+
+
+SHORT = Short()
+SHORT.maxstring = SHORT.maxother = 60
 
 
 def shown(value: Any) -> str:
@@ -134,9 +141,7 @@ def shown(value: Any) -> str:
     """
     if isinstance(value, np.ndarray):
         return f"ndarray of shape {value.shape}"
-    if isinstance(value, int) and not LOW <= value <= HIGH:
-        return f"an integer of {value.bit_length()} bits"  # Python refuses to print very long ones
-    return " ".join(_REPR.repr(value).split())
+    return " ".join(SHORT.repr(value).split())
 
 
 # --- from annotations to checks --------------------------------------------------------------------

@@ -85,7 +85,7 @@ def try_one(rng: random.Random) -> None:
     cls = REGISTRY[op]
     method = getattr(sch, op)
     parameters = list(inspect.signature(method).parameters.values())
-    names = [op, "index map", *cls.names, *[p.name for p in parameters]]
+    names = [op, "index map", "handle", *cls.names, *[p.name for p in parameters]]
     if rng.random() < 0.5:
         operands = [
             bench.operand(evaluated(inspect.get_annotations(cls).get(n, "int"), cls)) for n in cls.names
