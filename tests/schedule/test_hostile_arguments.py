@@ -163,7 +163,7 @@ def test_split_of_a_factor_beyond_64_bits() -> None:
 
 def test_numbers_of_numpy_are_integers() -> None:
     sch, (_, i, *_) = loops()
-    sch.split(i, np.array([4, 32]))
+    sch.split(i, np.array([4, 32]))  # pyright: ignore[reportArgumentType]
     assert "factors=[4, 32]" in str(sch.trace)
 
 
