@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from .. import database
@@ -18,15 +18,16 @@ from ..report.case import TWELVE, cases
 from ..report.chart import bar_chart
 from ..report.contestants import ContestantError, Ours, opponents
 from ..report.contestants.tvm.contestant import CACHE
-from ..report.display import microseconds
-from ..report.operators import Row, compare_all, geometric_means
+from ..report.display import microseconds, phase, time_left
+from ..report.operators import Interrupted, Row, compare_all, geometric_means
 from ..report.table import TITLES, cells, in_markdown
 from ..search import Progress
 from ..target import resolve
+from .options import Quiet, Seed
+from .output import INTERRUPTED, Status, progress_console, result_console
 
 commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
 
-WIDE = 160  # columns, where no terminal says how many it has
 TABLES = {"both": (False, True), "arguments": (False,), "constants": (True,)}
 
 
@@ -38,22 +39,26 @@ def operators(
     against: Annotated[
         str, typer.Option(help="torch, torch-compile, tvm, tvm-default; several by commas")
     ] = "torch",
-    trials: Annotated[int, typer.Option(help="our trials for each; 0: take records, or do not tune")] = 64,
+    trials: Annotated[
+        int, typer.Option(min=0, help="our trials for each; 0: take records, or do not tune")
+    ] = 64,
     db: Annotated[Path | None, typer.Option(help="database of our records")] = None,
     config: Annotated[str, typer.Option(help="configuration of the workloads, or all")] = "0",
     weights: Annotated[
         str, typer.Option(help="arguments of the call, constants, or both: a table each")
     ] = "both",
-    seed: Annotated[int, typer.Option()] = 0,
-    tvm_trials: Annotated[int, typer.Option(help="TVM's trials for each")] = 128,
+    seed: Seed = 0,
+    tvm_trials: Annotated[int, typer.Option(min=1, help="TVM's trials for each")] = 128,
     tvm_cache: Annotated[Path, typer.Option(help="TVM's environment and its records")] = CACHE,
     as_json: Annotated[Path | None, typer.Option("--json", help="file to write the figures to")] = None,
     chart: Annotated[Path | None, typer.Option(help="SVG file to draw the ratios in")] = None,
     markdown: Annotated[Path | None, typer.Option(help="file to write the tables to")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Tune operators, then measure them in turn with PyTorch, torch.compile or TVM, and with the FMA peak.
 
-    There are two tables: with weights as arguments of the call, and with weights that are constants.
+    There are two tables: with weights as arguments of the call, and with weights that are constants. After
+    Ctrl-C they have what was measured until then.
     """
     target = resolve("native")
     chosen = names or list(TWELVE)
@@ -64,20 +69,24 @@ def operators(
         others = opponents(against.split(","), target, tvm_trials, tvm_cache, seed)
     except (ValueError, TypeError) as error:
         raise typer.BadParameter(str(error)) from error
-    console = Console()
-    with console.status("") as status, ExitStack() as stack:
+    with Status(progress_console(quiet=quiet)) as tell, ExitStack() as stack:
 
         def show(p: Progress) -> None:
-            status.update(f"{p.program}: {p.trials} of {p.budget} trials, best {microseconds(p.latency)}")
+            now = f"; {phase(p)}" if phase(p) and sys.stdout.isatty() else ""
+            best = microseconds(p.latency)
+            tell(f"{p.program}: {p.trials} of {p.budget} trials, best {best}{now}{time_left(p.left)}")
 
         contestants = [Ours(database.open(db), target, trials, seed, show), *others]
         for contestant in contestants:
             stack.callback(contestant.close)
         groups = [group for group in groups if group]
-        found, failures = compare_all(groups, contestants, target, status.update)
+        interrupted = False
+        try:
+            found, failures = compare_all(groups, contestants, target, tell)
+        except Interrupted as partial:
+            found, failures, interrupted = partial.tables, partial.failures, True
     tables = [rows for rows in found if rows]
-    if not console.is_terminal:
-        console.width = WIDE
+    console = result_console()
     for rows in tables:
         console.print(as_table(rows))
     if as_json:
@@ -87,6 +96,8 @@ def operators(
         chart.write_text(drawn(tables))
     if markdown:
         markdown.write_text(in_markdown(tables))
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
     if failures:
         raise ContestantError("\n".join(failures))
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ..database import Database, Record, open
+from .options import Config, find_target
+from .output import result_console
 from .programs import find_program
 
 commands = typer.Typer(no_args_is_help=True, help="Look into databases of tuning records, and move records.")
@@ -34,7 +35,7 @@ def ls(file: File, as_json: AsJson = False) -> None:
         outcomes = ", ".join(f"{n} {kind}" for kind, n in r["outcomes"].items())
         best = "-" if r["latency"] is None else f"{1e6 * r['latency']:.1f}"
         table.add_row(r["program"], r["workload"][:12], r["target"], str(r["trials"]), outcomes, best)
-    Console().print(table if rows else f"{file} has no records")
+    result_console().print(table if rows else f"{file} has no records")
 
 
 def summaries(db: Database, workload: str, name: str) -> list[dict[str, Any]]:
@@ -57,15 +58,13 @@ def summaries(db: Database, workload: str, name: str) -> list[dict[str, Any]]:
 def best(
     file: File,
     program: Annotated[str, typer.Argument(help="a workload (GMM, C2D, ...), file.py:program, or a hash")],
-    config: Annotated[int, typer.Option(help="configuration of the workload")] = 0,
+    config: Config = 0,
     target: Annotated[str, typer.Option(help="machine, or the key of one")] = "native",
     as_json: AsJson = False,
 ) -> None:
     """Show the fastest record of a program: its latency and its trace. Exit code 1 if there is none."""
-    from ..target import resolve
-
     wanted = program if len(program) >= 32 and ":" not in program else find_program(program, config)
-    key = target if ":" in target else resolve(target).key
+    key = target if ":" in target else find_target(target).key
     with open(file, readonly=True) as db:
         record = db.best(wanted, key)
         trace = None if record is None else record.trace

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from ..build import build, chosen_schedule
-from ..target import resolve
+from .options import Config, find_target
 from .programs import find_program
 
 LANGUAGES = {"program": "python", "trace": "python", "schedule": "python", "llvm": "llvm", "asm": "nasm"}
@@ -18,18 +18,23 @@ LANGUAGES = {"program": "python", "trace": "python", "schedule": "python", "llvm
 def show(
     program: Annotated[str, typer.Argument(help="a workload (GMM, C2D, ...) or file.py:program")],
     what: Annotated[str, typer.Argument(help="program, trace, schedule, llvm or asm")] = "schedule",
-    config: Annotated[int, typer.Option(help="configuration of the workload")] = 0,
+    config: Config = 0,
     target: Annotated[str, typer.Option(help="machine to build for")] = "native",
     db: Annotated[str | None, typer.Option(help="take the best record of this database")] = None,
 ) -> None:
     """Print the program as written, or the trace, the program or the code of what `build` would take."""
     if what not in LANGUAGES:
         raise typer.BadParameter(f"{what!r} is none of {', '.join(LANGUAGES)}")
+    machine = find_target(target)
     found = find_program(program, config)
     text = str(found)
     if what != "program":
-        sch = chosen_schedule(found, resolve(target), database=db)
+        sch = chosen_schedule(found, machine, database=db)
         text = str(
-            {"trace": sch.trace, "schedule": sch.program}.get(what) or build(sch, target=target).source(what)
+            {"trace": sch.trace, "schedule": sch.program}.get(what) or build(sch, target=machine).source(what)
         )
-    Console().print(Syntax(text, LANGUAGES[what], theme="ansi_light", word_wrap=True))
+    console = Console()
+    if console.is_terminal:
+        console.print(Syntax(text, LANGUAGES[what], theme="ansi_light", word_wrap=True))
+    else:
+        print(text)

@@ -11,23 +11,25 @@ from rich.table import Table
 
 from ..space import default
 from ..space.statistics import Statistics, statistics
+from .options import Config, Seed, find_target
+from .output import result_console
 from .programs import find_program
 
 
 def space(
     program: Annotated[str, typer.Argument(help="a workload (GMM, C2D, ...) or file.py:program")],
-    config: Annotated[int, typer.Option(help="configuration of the workload")] = 0,
+    config: Config = 0,
     target: Annotated[str, typer.Option(help="machine to schedule for")] = "native",
-    draws: Annotated[int, typer.Option(help="random candidates to draw")] = 64,
-    seed: Annotated[int, typer.Option()] = 0,
+    draws: Annotated[int, typer.Option(min=0, help="random candidates to draw")] = 64,
+    seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="for scripts")] = False,
 ) -> None:
     """Show the sketches of a program, their random variables and sizes, and what is rejected and why."""
-    found = statistics(default(target), find_program(program, config), draws, seed)
+    found = statistics(default(find_target(target)), find_program(program, config), draws, seed)
     if as_json:
         print(json.dumps(found.as_data()))
         return
-    show(found, Console())
+    show(found, result_console())
 
 
 def show(found: Statistics, console: Console) -> None:

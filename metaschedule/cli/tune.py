@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from .. import workloads
 from ..report.display import Display, summary
 from ..search import Result, tune
-from ..target import resolve
+from ..search.run import INTERRUPTED as BY_CTRL_C
+from ..search.tune import STRATEGIES
+from .options import Config, Quiet, Seed, check_choice, check_minutes, find_target
+from .output import INTERRUPTED, progress_console, result_console
 from .programs import find_tasks
 
 
@@ -22,19 +24,25 @@ def command(
         list[str],
         typer.Argument(help="workloads (GMM, C2D, ...; all), file.py:program or file.py:make_model"),
     ],
-    config: Annotated[int, typer.Option(help="configuration of the workloads")] = 0,
-    trials: Annotated[int | None, typer.Option(help="candidates to measure per program (64)")] = None,
-    minutes: Annotated[float | None, typer.Option(help="time to spend in all")] = None,
+    config: Config = 0,
+    trials: Annotated[int | None, typer.Option(min=1, help="candidates to measure per program (64)")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(callback=check_minutes, help="time to spend in all")
+    ] = None,
     db: Annotated[Path | None, typer.Option(help="database to record in and to go on from")] = None,
-    seed: Annotated[int, typer.Option()] = 0,
+    seed: Seed = 0,
     target: Annotated[str, typer.Option(help="machine to tune for")] = "native",
     strategy: Annotated[str, typer.Option(help="evolutionary, random or exhaustive")] = "evolutionary",
     as_json: Annotated[bool, typer.Option("--json", help="for scripts")] = False,
+    quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log what happens")] = False,
 ) -> None:
-    """Find the fastest candidate of each program's space by measuring. Ctrl-C ends with the best so far."""
+    """Find the fastest candidate of each program's space by measuring. Ctrl-C ends with the best so far, and
+    exit code 130."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
+    machine = find_target(target)
+    check_choice(strategy, tuple(STRATEGIES), "--strategy")
     names = workloads.names() if programs == ["all"] else programs
     found = {name: find_tasks(name, config) for name in names}
     threads, *others = {tasks.threads for tasks in found.values()}
@@ -42,14 +50,13 @@ def command(
         raise typer.BadParameter(
             "models are tuned for torch's threads, programs for all cores: tune them apart"
         )
-    machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
+    machine = machine if threads is None else machine.with_cores(threads)
     work = {
         program.name: workloads.operations(program if ":" in name else name, config)
         for name, tasks in found.items()
         for program in tasks.programs
     }
-    console = Console(stderr=as_json)
-    with Display(console, work, machine) as display:
+    with Display(progress_console(as_json, quiet), work, machine) as display:
         results: list[Result] = tune(
             [program for tasks in found.values() for program in tasks.programs],
             weights=[weight for tasks in found.values() for weight in tasks.weights],
@@ -59,9 +66,12 @@ def command(
     if as_json:
         print(json.dumps([as_data(r) for r in results]))
     else:
-        console.print(summary(results, display))
+        console = result_console()
+        console.print(summary(results, display, console.width))
         if len(results) == 1:
             console.print(str(results[0].trace), markup=False, highlight=False, soft_wrap=True)
+    if any(r.stopped == BY_CTRL_C for r in results):
+        raise typer.Exit(INTERRUPTED)
     if any(r.best is None for r in results):
         raise typer.Exit(1)
 
@@ -70,8 +80,11 @@ def as_data(result: Result) -> dict[str, object]:
     return {
         "program": result.program.name,
         "latency": result.latency,
+        "untuned": result.untuned,
         "outcomes": dict(result.outcomes),
         "stopped": result.stopped,
+        "notes": result.notes,
+        "disturbed": result.best.disturbed if result.best else None,
         "seconds": result.seconds,
         "trace": json.loads(result.trace.to_json()),
     }

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from ..search import Progress as Snapshot
 from ..search import Result
 from ..target import Target
 from .peak import measured_peak
 
+NARROW = 72  # columns, below which a table is a line for each program
+PERIOD = 5.0  # seconds after which a line says what goes on, where lines are all there is
+PHASES = {
+    "search": "choosing candidates",
+    "model": "learning",
+    "build": "building",
+    "run": "measuring",
+    "confirm": "confirming the leaders",
+    "wait": "waiting",
+}
+
 
 class Display:
-    """A live table on a terminal; a line per step elsewhere."""
+    """A live table on a terminal; elsewhere a line per step, and some within long ones."""
 
     def __init__(self, console: Console, work: Mapping[str, int], target: Target) -> None:
         """`work` is how many floating-point operations each program takes."""
         self.console = console
         self.work = work
-        self.untuned: dict[str, float | None] = {}
         self.peak = measured_peak(target)  # GFLOPS, before anything else runs
         self.rows: dict[int, Snapshot] = {}
-        self.live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+        self.last: Snapshot | None = None
+        self.told = self.heard = time.monotonic()  # when the last line was printed; when the last news came
+        live = console.is_terminal and not console.quiet
+        self.live = Live(self, console=console, refresh_per_second=4) if live else None
 
     def __enter__(self) -> Display:
         if self.live:
@@ -40,36 +55,61 @@ class Display:
 
     def update(self, snapshot: Snapshot) -> None:
         self.rows[snapshot.number] = snapshot
-        self.untuned[snapshot.program] = snapshot.untuned
-        if self.live:
-            self.live.update(self.table(snapshot))
-        elif snapshot.event in ("measured", "stopped"):
-            self.console.print(self.line(snapshot), highlight=False, soft_wrap=True)
+        self.last, self.heard = snapshot, time.monotonic()
+        if self.live is None and self.is_worth_a_line(snapshot):
+            self.console.print(self.line(snapshot), markup=False, highlight=False, soft_wrap=True)
+            self.told = self.heard
+
+    def is_worth_a_line(self, p: Snapshot) -> bool:
+        done = p.event in ("measured", "confirmed", "stopped", "wait")
+        begun = p.event == "confirm" and p.of == 1
+        return done or begun or self.heard - self.told > PERIOD
 
     def line(self, p: Snapshot) -> str:
         of = "" if p.budget is None else f"/{p.budget}"
-        counts = ", ".join(f"{n} {kind}" for kind, n in p.outcomes.items())
-        return f"{p.elapsed:6.1f} s  {p.program}: {p.trials}{of} trials ({counts}), best {self.best(p)}"
+        counts = ", ".join(f"{n} {kind}" for kind, n in p.outcomes.items()) or "none yet"
+        return (
+            f"{p.elapsed:6.1f} s  {p.program}: {p.trials}{of} trials ({counts}), best {self.best(p)}"
+            f"{'; ' if phase(p) else ''}{phase(p)}{time_left(p.left)}"
+        )
 
     def best(self, p: Snapshot) -> str:
         return described(p.latency, self.work[p.program], self.peak)
 
-    def table(self, last: Snapshot) -> Table:
-        table = Table("program", "best", "untuned", "outcomes", "model", title=self.headline(last))
+    def __rich__(self) -> RenderableType:
+        """Drawn several times a second, whether there is news or not: the clock goes on."""
+        if self.last is None:
+            return Text("preparing")
+        table = Table("program", "best", "untuned", "outcomes", "model")
+        lines: list[Text] = []
         for p in [self.rows[n] for n in sorted(self.rows)]:
             counts = ", ".join(f"{n} {kind}" for kind, n in p.outcomes.items())
             model = "-" if p.accuracy is None else f"{p.accuracy:.2f}"
             table.add_row(p.program, self.best(p), microseconds(p.untuned), counts, model)
-        return table
+            lines.append(Text(f"{p.program}: {microseconds(p.latency)}"))
+        if self.console.width < NARROW:
+            return Group(Text(self.headline(self.last)), *lines)
+        return Group(Text(self.headline(self.last)), table)
 
     def headline(self, p: Snapshot) -> str:
-        done = p.trials / p.budget if p.budget else 0.0
-        if p.minutes:
-            done = max(done, p.elapsed / (60 * p.minutes))
-        left = p.elapsed / done - p.elapsed if 0 < done < 1 else 0.0
+        since = time.monotonic() - self.heard
+        left = None if p.left is None else max(0.0, p.left - since)
         of = "" if p.budget is None else f" of {p.budget}"
         where = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in p.seconds.items())
-        return f"{p.trials}{of} trials, {p.elapsed:.0f} s, about {left:.0f} s left ({where})"
+        now = f"; {p.program}: {phase(p)}" if phase(p) else ""
+        return f"{p.trials}{of} trials, {p.elapsed + since:.0f} s{time_left(left)} ({where}){now}"
+
+
+def phase(p: Snapshot) -> str:
+    """What goes on, and how far it is."""
+    if p.event not in PHASES:
+        return ""
+    far = f" {p.done} of {p.of}" if p.of > 1 else ""
+    return f"{PHASES[p.event]}{far}{': ' if p.detail else ''}{p.detail}"
+
+
+def time_left(seconds: float | None) -> str:
+    return "" if seconds is None else f", about {seconds:.0f} s left"
 
 
 def microseconds(latency: float | None) -> str:
@@ -84,15 +124,17 @@ def described(latency: float | None, work: float, peak: float) -> str:
     return f"{microseconds(latency)}, {rate:.1f} GFLOPS, {100 * rate / peak:.0f}% of peak"
 
 
-def summary(results: Sequence[Result], display: Display) -> Table:
-    """One row for each program."""
+def summary(results: Sequence[Result], display: Display, width: int) -> RenderableType:
+    """One row for each program; a line where there is no room for a table. Then what there is to note."""
     title = f"peak {display.peak:.0f} GFLOPS"
     table = Table("program", "best", "won over untuned", "trials", "seconds", title=title)
+    lines = [Text(title)]
     for r in results:
-        before = display.untuned.get(r.program.name)
-        won = f"{before / r.latency:.2f}x" if before and r.latency else "-"
+        won = f"{r.untuned / r.latency:.2f}x" if r.untuned and r.latency else "-"
         spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in r.seconds.items())
         counts = ", ".join(f"{n} {kind}" for kind, n in r.outcomes.most_common())
         best = described(r.latency, display.work[r.program.name], display.peak)
         table.add_row(r.program.name, best, won, counts, spent)
-    return table
+        lines.append(Text(f"{r.program.name}: {best}, {won} untuned; {counts}"))
+    said = [Text(f"{r.program.name}: {what}") for r in results for what in (r.stopped, *r.notes) if what]
+    return Group(*lines, *said) if width < NARROW else Group(table, *said)

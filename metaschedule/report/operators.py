@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,6 +80,14 @@ class Row:
         }
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with what was compared until then."""
+
+    def __init__(self, tables: list[list[Row]], failures: list[str]) -> None:
+        super().__init__("the comparison was interrupted")
+        self.tables, self.failures = tables, failures
+
+
 def compare_all(
     groups: Sequence[Sequence[Case]],
     contestants: Sequence[Contestant],
@@ -88,9 +96,11 @@ def compare_all(
 ) -> tuple[list[list[Row]], list[str]]:
     """A row for each case that contestants agree on, and what is wrong with the others.
 
-    All is prepared before anything is measured; ours is the first contestant.
+    All is prepared before anything is measured; ours is the first contestant. Ctrl-C raises `Interrupted`.
     """
     failures: list[str] = []
+    tables: list[list[Row]] = [[] for _ in groups]
+    total = sum(map(len, groups))
 
     def prepare(case: Case) -> dict[str, float]:
         tuning: dict[str, float] = {}
@@ -100,17 +110,18 @@ def compare_all(
                 tuning[contestant.name] = seconds
         return tuning
 
-    def measured(group: Sequence[Case], tunings: Sequence[dict[str, float]]) -> Iterator[Row]:
-        for case, tuning in zip(group, tunings, strict=True):
-            tell(f"{case.label}: measuring")
-            try:
-                yield compare(case, contestants, target, tuning)
-            except ContestantError as error:
-                failures.append(str(error))
-
-    tunings = [[prepare(case) for case in group] for group in groups]
-    keep_freed_memory()
-    tables = [list(measured(group, tuning)) for group, tuning in zip(groups, tunings, strict=True)]
+    try:
+        tunings = [[prepare(case) for case in group] for group in groups]
+        keep_freed_memory()
+        for group, found, rows in zip(groups, tunings, tables, strict=True):
+            for case, tuning in zip(group, found, strict=True):
+                tell(f"{case.label}: measuring, {sum(map(len, tables))} of {total} done")
+                try:
+                    rows.append(compare(case, contestants, target, tuning))
+                except ContestantError as error:
+                    failures.append(str(error))
+    except KeyboardInterrupt:
+        raise Interrupted(tables, failures) from None
     return tables, failures
 
 

@@ -15,6 +15,7 @@ from .scheduler import Scheduler
 from .task import Task
 
 log = logging.getLogger("metaschedule")
+INTERRUPTED = "interrupted"  # why a run stopped, after Ctrl-C
 STEPS = 4  # at least, if a step of 4 candidates is not too small
 LARGEST_STEP = 16  # candidates: what is learnt from them makes the next ones better
 PERIOD = 64  # trials, of which
@@ -66,7 +67,8 @@ class Run:
         self.open: list[Task] = []  # the last used one at the end
         self.todo = budget.left(self.trials)  # the share of the budget that earlier runs have left
         self.searched = 0.0  # seconds, when all trials are done
-        self.confirmed = 0  # tasks
+        self.confirmed = 0  # tasks, and
+        self.confirming_share = 0.0  # of the next
 
     @property
     def trials(self) -> int:
@@ -81,7 +83,7 @@ class Run:
             for task in self.tasks:
                 self.attempt(self.confirm, task)
         except KeyboardInterrupt:
-            self.stop("interrupted")
+            self.stop(INTERRUPTED)
         except DatabaseError as error:
             log.error("%s", error)
             self.stop(str(error))
@@ -120,7 +122,7 @@ class Run:
     def confirm(self, task: Task) -> None:
         self.pass_on(task, "confirm", 0, 1, "")
         task.confirm()
-        self.confirmed += 1
+        self.confirmed, self.confirming_share = self.confirmed + 1, 0.0
         self.tell("confirmed", task, 0)
 
     def stop(self, why: str) -> None:
@@ -133,8 +135,9 @@ class Run:
         far, and what confirming the leaders does."""
         elapsed, share = self.budget.elapsed, self.budget.left(self.trials)
         if self.searched:
-            each = (elapsed - self.searched) / self.confirmed if self.confirmed else self.confirming()
-            return each * (len(self.tasks) - self.confirmed)
+            done = self.confirmed + self.confirming_share
+            each = (elapsed - self.searched) / done if done else self.confirming()
+            return each * (len(self.tasks) - done)
         if self.todo <= share:
             return None
         return elapsed * share / (self.todo - share) + self.confirming() * len(self.tasks)
@@ -145,6 +148,8 @@ class Run:
         return CONFIRMATIONS * run / max(1, self.trials)
 
     def pass_on(self, task: Task, event: str, done: int, of: int, detail: str) -> None:
+        if event == "confirm":
+            self.confirming_share = done / of
         self.tell(event, task, 0, done, of, detail)
 
     def tell(

@@ -187,9 +187,9 @@ class Task:
     def _notes(self, best: Record | None) -> Iterator[str]:
         if self._constraint:
             yield f"{self._constraint}, so it was measured on these"
-        doubtful = sum(not record.reliable for record in self.records if record.run == self._run)
-        if doubtful:
-            yield f"the machine was busy: {doubtful} trials could not be measured undisturbed"
+        tried = [record for record in self.records if record.run == self._run]
+        if doubtful := sum(not record.reliable for record in tried):
+            yield f"the machine was busy: {doubtful} of {len(tried)} trials could not be measured undisturbed"
         if best is not None and not best.reliable:
             yield (
                 "it was too busy to measure: the latency is an upper bound, and others may be faster; "

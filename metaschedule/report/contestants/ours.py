@@ -10,6 +10,7 @@ from ...build import build
 from ...database import Database
 from ...search import tune
 from ...search.progress import Listener
+from ...search.run import INTERRUPTED
 from ...target import Target
 from ..case import Case
 from ..timing import fastest
@@ -33,10 +34,12 @@ class Ours:
             return None
         before = len(self.database.records(case.program, self.target))
         start = time.perf_counter()
-        tune(
+        result = tune(
             case.program, trials=self.trials, seed=self.seed, database=self.database, target=self.target,
             progress=self.progress,
         )  # fmt: skip
+        if result.stopped == INTERRUPTED:  # `tune` ends quietly, the comparison does too
+            raise KeyboardInterrupt
         return None if before else time.perf_counter() - start  # an earlier run has done part of it
 
     def ways(self, case: Case) -> Iterator[Way]:

@@ -1,0 +1,35 @@
+"""Options that commands have. What is wrong with a value is said with the option's name; exit code 2."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from ..target import Target, resolve
+
+LARGEST_SEED = 2**63 - 1  # that a record can hold
+
+Seed = Annotated[int, typer.Option(min=-LARGEST_SEED, max=LARGEST_SEED, help="of the random numbers")]
+Config = Annotated[int, typer.Option(min=0, help="configuration of the workload")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress, only the result")]
+
+
+def check_minutes(value: float | None) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise typer.BadParameter(f"{value} is not a positive number")
+    return value
+
+
+def find_target(name: str) -> Target:
+    try:
+        return resolve(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from error
+
+
+def check_choice(value: str, choices: tuple[str, ...], option: str) -> str:
+    if value not in choices:
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(choices)}", param_hint=option)
+    return value

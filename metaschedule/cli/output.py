@@ -1,0 +1,80 @@
+"""Where a command writes: results to standard output, progress to where somebody may be watching."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from rich.console import Console
+
+WIDE = 160  # columns, where no terminal says how many it has
+INTERRUPTED = 130  # exit code, as shells give it after Ctrl-C
+
+
+class Output(io.FileIO):
+    """A file that need not be read to its end: after `| head -1` the rest is written nowhere, and the command
+    ends as if it had been read."""
+
+    def write(self, data: Any) -> int | None:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return len(data)
+
+
+def forgive_broken_pipes() -> None:
+    """Standard output and error as `Output`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None:
+            stream.flush()
+            raw = io.BufferedWriter(Output(stream.fileno(), "w", closefd=False))
+            live = name == "stderr" or stream.isatty()
+            text = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=live)
+            setattr(sys, name, text)
+
+
+def result_console() -> Console:
+    return widened(Console())
+
+
+def progress_console(as_json: bool = False, quiet: bool = False) -> Console:
+    """Of progress: standard error if standard output is for JSON, or a file while a person watches the other;
+    else standard output, so that a log has both."""
+    apart = as_json or (not sys.stdout.isatty() and sys.stderr.isatty())
+    return widened(Console(stderr=apart, quiet=quiet))
+
+
+def widened(console: Console) -> Console:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDE
+    return console
+
+
+class Status:
+    """One line that changes on a terminal; elsewhere a line for each message."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = console.status("") if console.is_terminal and not console.quiet else None
+        self._last = ""
+
+    def __enter__(self) -> Callable[[str], None]:
+        live: AbstractContextManager[Any] = self._live or nullcontext()
+        live.__enter__()
+        return self.update
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, message: str) -> None:
+        if self._live is not None:
+            self._live.update(message)
+        elif message != self._last:
+            self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+        self._last = message
