@@ -1,0 +1,178 @@
+"""`covers`: whether all that one access reads has been stored by another.
+
+It is enough to name, for every element that is read, an instance that stores it: a *witness*. Each loop of the storing block is chosen from the element, largest
+factor first, and then it is checked that the instance exists (its loops are in range, its guards hold) and stores that very element: no counter-example may be left.
+
+    for i, j: X[4 * i + j] = ...   reads X[e], 0 <= e < 32: i = e // 4, j = e - 4 * i;
+    for e: ... X[e]                4 * i + j = e always; i > 7 or j > 3 for no e
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ..ir import Binary, Expr, Var, as_int, free_vars, substitute
+from .alias import Access, offset
+from .instance import Instance, Linear, Variables
+from .system import System
+
+Sums = Callable[[Expr], tuple[Sequence[tuple[Expr, int]], int]]
+
+
+def covers(nest: Variables, around: Sequence[Var], loops: Sequence[Var], write: Access, read: Access) -> bool:
+    """Whether every element that `read` touches while the loops around stand still is stored by `write`
+    meanwhile, whose own `loops` all range. The loops of a block that stores must not be empty."""
+    if any(as_int(count) != 1 for _, count in write.region.ranges):
+        return False
+    system = System()
+    reader = Instance(system, nest)
+    common = {v: reader.variable(v) for v in around}
+    reader = Instance(system, nest, common, read.iters)
+    for test in read.guards:
+        reader.assume(test)
+    element: list[Linear] = []
+    for (start, count), size in zip(read.region.ranges, read.region.buffer.shape, strict=True):
+        element.append(reader.value(start).plus(offset(reader, count)))
+        reader.require(element[-1], 0, size - 1)  # what is outside is not read
+    witness = Witness(system, nest, common)
+    indices = [substitute(start, dict(write.iters)) for start, _ in write.region.ranges]
+    witness.choose(indices, element, loops)
+    must: list[tuple[Linear, float, float]] = []
+    for index, value in zip(indices, element, strict=True):
+        must.append((witness.value(index).plus(value, -1), 0, 0))
+    for var in loops:
+        must.append((witness.variable(var), 0, (witness.extent(var) or 0) - 1))
+    for test in write.guards:
+        found = witness.comparisons(test)
+        if found is None:
+            return False
+        must += found
+    return all(holds(system, *one) for one in must)
+
+
+def holds(system: System, value: Linear, low: float, high: float) -> bool:
+    """Whether a value lies between bounds in every solution of a system."""
+    for first, last in ((-math.inf, low - 1), (high + 1, math.inf)):
+        if first == last or not (first < math.inf and last > -math.inf):
+            continue
+        outside = system.copy()
+        outside.require(value.terms, first - value.const, last - value.const)
+        if outside.is_empty() is not True:
+            return False
+    return True
+
+
+class Witness(Instance):
+    """An instance whose loops are chosen so that its indices are given values."""
+
+    def __init__(self, system: System, nest: Variables, known: Mapping[Var, Linear]) -> None:
+        super().__init__(system, nest, known)
+
+    def choose(self, indices: Sequence[Expr], values: Sequence[Linear], loops: Sequence[Var]) -> None:
+        waiting = list(range(len(indices)))
+        while waiting:  # those first that leave the least to choose
+            at = min(waiting, key=lambda n: (len(self.open(indices[n])), n))
+            waiting.remove(at)
+            self.solve(indices[at], values[at])
+        for var in loops:  # what no index tells: any value will do
+            if not self.is_known(var):
+                self.put(var, Linear({}))
+
+    def open(self, e: Expr) -> list[Var]:
+        return [v for v in free_vars(e) if not self.is_known(v)]
+
+    def is_known(self, var: Var) -> bool:
+        if var in self.known:
+            return True
+        definition = self.nest.definitions.get(var)
+        if definition is None:
+            return False
+        if hasattr(definition, "whole"):
+            return self.is_known(definition.whole)
+        return all(map(self.is_known, definition.digits))
+
+    def put(self, var: Var, value: Linear) -> None:
+        """Let a variable have a value; so have its digits, and a fused loop whose digits all have one."""
+        self.known[var] = value
+        definition = self.nest.definitions.get(var)
+        if definition is None:
+            return
+        if hasattr(definition, "whole"):
+            if definition.whole not in self.known and all(
+                d in self.known or self.extent(d) == 1 for d in definition.digits
+            ):
+                for digit in definition.digits:
+                    self.known.setdefault(digit, Linear({}))
+                self.put(definition.whole, self.number(definition.digits))
+            return
+        for n, digit in reversed(list(enumerate(definition.digits))):
+            last = value
+            if n:
+                value, last = self.divide(value, self.extent(digit) or 1)
+            if not self.is_known(digit):
+                self.put(digit, last)
+
+    def solve(self, e: Expr, value: Linear) -> None:
+        """Choose what is open in an index so that it is `value`, if that is possible."""
+        rest, parts = value, list[tuple[Expr, int]]()
+        for x, c in self.summands(e, 1):
+            if x is None:
+                rest = rest.plus(Linear({}, c), -1)
+            elif self.open(x):
+                parts.append((x, c))
+            else:
+                rest = rest.plus(self.value(x), -c)
+        parts.sort(key=lambda part: -abs(part[1]))
+        for x, c in parts:
+            if not isinstance(x, Var):
+                if len(parts) == 1 and abs(c) == 1:
+                    self.invert(x, rest.times(c))
+                return
+            if self.is_known(x):  # another part told it
+                rest = rest.plus(self.variable(x), -c)
+                continue
+            last = (self.extent(x) or 1) - 1
+            # A negative factor counts down from the end.
+            start = rest if c > 0 else rest.plus(Linear({}, c * last), -1)
+            chosen = self.clamp(self.divide(start, abs(c))[0], last)
+            self.put(x, chosen if c > 0 else Linear({}, last).plus(chosen, -1))
+            rest = rest.plus(self.known[x], -c)
+
+    def invert(self, e: Expr, value: Linear) -> None:
+        divisor = as_int(e.b) if isinstance(e, Binary) else None
+        if isinstance(e, Binary) and divisor is not None:
+            if e.op == "//":
+                self.solve(e.a, value.times(divisor))
+            elif e.op in ("%", "min", "max"):
+                self.solve(e.a, value)
+
+    def summands(self, e: Expr, factor: int) -> list[tuple[Expr | None, int]]:
+        """A sum as its parts with factors; the constant with no part. A split variable of which some is
+        known is a sum of its digits."""
+        if (constant := as_int(e)) is not None:
+            return [(None, constant * factor)]
+        if isinstance(e, Binary) and e.op in ("+", "-"):
+            sign = factor if e.op == "+" else -factor
+            return self.summands(e.a, factor) + self.summands(e.b, sign)
+        if isinstance(e, Binary) and e.op == "*" and (times := as_int(e.b)) is not None:
+            return self.summands(e.a, factor * times)
+        if isinstance(e, Var) and e not in self.known:
+            definition = self.nest.definitions.get(e)
+            if definition is not None and not hasattr(definition, "whole"):
+                digits = definition.digits
+                if any(map(self.is_known, digits)):
+                    found: list[tuple[Expr | None, int]] = []
+                    for digit in reversed(digits):
+                        found += self.summands(digit, factor)
+                        factor *= self.extent(digit) or 0
+                    return found
+        return [(e, factor)]
+
+    def clamp(self, value: Linear, last: int) -> Linear:
+        """The value, or the nearest between 0 and `last`."""
+        if not holds(self.system, value, 0, math.inf):
+            value = self.least(value, Linear({}), -1)
+        if not holds(self.system, value, -math.inf, last):
+            value = self.least(value, Linear({}, last))
+        return value

@@ -1,0 +1,202 @@
+"""`Instance`: the variables of one run of a block, as linear terms of a `System`.
+
+Splits are sums, digits of fused loops solve `whole = d0 * n1 * n2 + d1 * n2 + d2`, and quotients,
+remainders, minima and maxima get variables of their own; so every index that loads nothing is exact. What is
+loaded may be anything.
+
+    i = f // 10 and j = f % 10 of a fused loop that was split again, f = g * 16 + h:
+        16 * g + h = 10 * i + j,  0 <= h < 16,  0 <= j < 10
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ..ir import Binary, Const, Expr, Unary, Var, as_int
+from .system import System, Terms
+
+WIDE = 1 << 40  # bound of what nothing is known of; index arithmetic stays far below
+
+
+class Variables(Protocol):
+    """What loops there are: their extents, and what became of those that were split or fused."""
+
+    @property
+    def definitions(self) -> Mapping[Var, Any]: ...
+
+    @property
+    def extents(self) -> Mapping[Var, Expr]: ...
+
+
+class Linear(NamedTuple):
+    """A sum of variables of a system, and a constant."""
+
+    terms: Terms
+    const: int = 0
+
+    def plus(self, other: Linear, factor: int = 1) -> Linear:
+        return Linear(combine(self.terms, other.terms, factor), self.const + factor * other.const)
+
+    def times(self, factor: int) -> Linear:
+        return Linear({v: c * factor for v, c in self.terms.items()} if factor else {}, self.const * factor)
+
+
+class Instance:
+    """One evaluation of the variables of a nest. `known` are those that it has in common with another one,
+    `iters` what the iterators of its block are bound to."""
+
+    def __init__(
+        self,
+        system: System,
+        nest: Variables,
+        known: Mapping[Var, Linear] | None = None,
+        iters: Mapping[Var, Expr] | None = None,
+    ) -> None:
+        self.system, self.nest = system, nest
+        self.known: dict[Var, Linear] = dict(known or {})
+        self.iters = iters or {}
+
+    def extent(self, var: Var) -> int | None:
+        extent = self.nest.extents.get(var)
+        return None if extent is None else as_int(extent)
+
+    # --- variables ---
+
+    def variable(self, var: Var) -> Linear:
+        found = self.known.get(var)
+        if found is not None:
+            return found
+        if var in self.iters:
+            found = self.value(self.iters[var])
+        else:
+            definition = self.nest.definitions.get(var)
+            if definition is None:
+                found = self.loop(var)
+            elif hasattr(definition, "whole"):
+                self.cut(definition)
+                return self.known[var]
+            else:
+                found = self.number(definition.digits)
+        self.known[var] = found
+        return found
+
+    def loop(self, var: Var) -> Linear:
+        extent = self.nest.extents.get(var)
+        count = None if extent is None else as_int(extent)
+        new = self.fresh(0, (WIDE if count is None else count) - 1)
+        if count is None and extent is not None:
+            self.require(new.plus(self.value(extent), -1), -math.inf, -1)
+        return new
+
+    def number(self, digits: Iterable[Var]) -> Linear:
+        """The number with these digits."""
+        total, stride = Linear({}), 1
+        for digit in reversed(list(digits)):
+            total = total.plus(self.variable(digit), stride)
+            stride *= self.extent(digit) or 0
+        return total
+
+    def cut(self, definition: Any) -> None:
+        """All digits of a fused loop, from the loop."""
+        rest, stride = Linear({}), 1
+        for n, digit in reversed(list(enumerate(definition.digits))):
+            size = self.extent(digit) or 1
+            self.known[digit] = self.fresh(0, (size if n else WIDE) - 1)
+            rest, stride = rest.plus(self.known[digit], stride), stride * size
+        self.require(rest.plus(self.variable(definition.whole), -1), 0, 0)
+
+    # --- expressions ---
+
+    def value(self, e: Expr) -> Linear:
+        if isinstance(e, Var):
+            return self.variable(e)
+        if isinstance(e, Const):
+            return Linear({}, int(e.value))
+        if isinstance(e, Unary) and e.op == "-":
+            return self.value(e.a).times(-1)
+        if isinstance(e, Binary):
+            return self.binary(e)
+        return self.fresh(-WIDE, WIDE)
+
+    def binary(self, e: Binary) -> Linear:
+        if e.op in ("+", "-"):
+            return self.value(e.a).plus(self.value(e.b), 1 if e.op == "+" else -1)
+        if e.op == "*":
+            for one, other in ((e.a, e.b), (e.b, e.a)):
+                if (factor := as_int(other)) is not None:
+                    return self.value(one).times(factor)
+        divisor = as_int(e.b)
+        if e.op in ("//", "%") and divisor is not None and divisor > 0:
+            return self.divide(self.value(e.a), divisor)[e.op == "%"]
+        if e.op in ("min", "max"):
+            return self.least(self.value(e.a), self.value(e.b), 1 if e.op == "min" else -1)
+        return self.fresh(-WIDE, WIDE)
+
+    def divide(self, value: Linear, divisor: int) -> tuple[Linear, Linear]:
+        """Quotient and remainder."""
+        if divisor == 1:
+            return value, Linear({})
+        quotient, remainder = self.fresh(-WIDE, WIDE), self.fresh(0, divisor - 1)
+        self.require(quotient.times(divisor).plus(remainder).plus(value, -1), 0, 0)
+        return quotient, remainder
+
+    def least(self, a: Linear, b: Linear, sign: int = 1) -> Linear:
+        """The lesser of two values, or with sign -1 the greater.
+
+        m <= a, m <= b, and with t either 0 or 1:  m >= a - M * t,  m >= b - M * (1 - t)
+        """
+        new, which = self.fresh(-WIDE, WIDE), self.fresh(0, 1)
+        large = self.reach(a) + self.reach(b)
+        for part, slack in ((a, which.times(large)), (b, Linear({}, large).plus(which, -large))):
+            above = new.plus(part, -1).times(sign)
+            self.require(above, -math.inf, 0)
+            self.require(above.plus(slack), 0, math.inf)
+        return new
+
+    def reach(self, value: Linear) -> int:
+        """No less than the value's magnitude."""
+        bounds = self.system.bounds
+        return abs(value.const) + sum([abs(c) * max(map(abs, bounds[v])) for v, c in value.terms.items()])
+
+    # --- constraints ---
+
+    def fresh(self, low: int, high: int) -> Linear:
+        return Linear({self.system.variable(low, high): 1})
+
+    def require(self, value: Linear, low: float, high: float) -> None:
+        self.system.require(value.terms, low - value.const, high - value.const)
+
+    def assume(self, test: Expr) -> None:
+        """Require a condition as far as it compares sums. What else it says is lost: more is possible then."""
+        for value, low, high in self.comparisons(test) or ():
+            self.require(value, low, high)
+
+    def comparisons(self, test: Expr) -> list[tuple[Linear, float, float]] | None:
+        """A conjunction as sums and the bounds they must lie in; None if there is more to it."""
+        if isinstance(test, Const):
+            return [(Linear({}), 0 if test.value else 1, math.inf)]
+        if isinstance(test, Binary) and test.op == "and":
+            a, b = self.comparisons(test.a), self.comparisons(test.b)
+            return None if a is None or b is None else a + b
+        if not isinstance(test, Binary) or test.op not in RANGES:
+            return None
+        return [(self.value(test.a).plus(self.value(test.b), -1), *RANGES[test.op])]
+
+
+RANGES: dict[str, tuple[float, float]] = {  # of a - b, where the comparison holds
+    "<": (-math.inf, -1),
+    "<=": (-math.inf, 0),
+    ">": (1, math.inf),
+    ">=": (0, math.inf),
+    "==": (0, 0),
+}
+
+
+def combine(a: Mapping[int, int], b: Mapping[int, int], factor: int) -> Terms:
+    """a + factor * b"""
+    out = dict(a)
+    for v, c in b.items():
+        out[v] = out.get(v, 0) + factor * c
+    return out
