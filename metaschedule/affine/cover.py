@@ -72,7 +72,7 @@ class Witness(Instance):
     def choose(self, indices: Sequence[Expr], values: Sequence[Linear], loops: Sequence[Var]) -> None:
         waiting = list(range(len(indices)))
         while waiting:  # those first that leave the least to choose
-            at = min(waiting, key=lambda n: (len(self.open(indices[n])), n))
+            at = min(waiting, key=lambda n: (not is_sum(indices[n]), len(self.open(indices[n])), n))
             waiting.remove(at)
             self.solve(indices[at], values[at])
         for var in loops:  # what no index tells: any value will do
@@ -176,3 +176,12 @@ class Witness(Instance):
         if not holds(self.system, value, -math.inf, last):
             value = self.least(value, Linear({}, last))
         return value
+
+
+def is_sum(e: Expr) -> bool:
+    """Whether an index is a sum of variables with factors."""
+    if isinstance(e, Binary) and e.op in ("+", "-"):
+        return is_sum(e.a) and is_sum(e.b)
+    if isinstance(e, Binary) and e.op == "*" and as_int(e.b) is not None:
+        return is_sum(e.a)
+    return isinstance(e, Var) or as_int(e) is not None

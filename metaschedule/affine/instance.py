@@ -100,12 +100,12 @@ class Instance:
 
     def cut(self, definition: Any) -> None:
         """All digits of a fused loop, from the loop."""
-        rest, stride = Linear({}), 1
+        whole, rest, stride = self.variable(definition.whole), Linear({}), 1
         for n, digit in reversed(list(enumerate(definition.digits))):
             size = self.extent(digit) or 1
-            self.known[digit] = self.fresh(0, (size if n else WIDE) - 1)
+            self.known[digit] = self.fresh(0, size - 1 if n else max(0, self.interval(whole)[1] // stride))
             rest, stride = rest.plus(self.known[digit], stride), stride * size
-        self.require(rest.plus(self.variable(definition.whole), -1), 0, 0)
+        self.require(rest.plus(whole, -1), 0, 0)
 
     # --- expressions ---
 
@@ -138,7 +138,8 @@ class Instance:
         """Quotient and remainder."""
         if divisor == 1:
             return value, Linear({})
-        quotient, remainder = self.fresh(-WIDE, WIDE), self.fresh(0, divisor - 1)
+        low, high = self.interval(value)
+        quotient, remainder = self.fresh(low // divisor, high // divisor), self.fresh(0, divisor - 1)
         self.require(quotient.times(divisor).plus(remainder).plus(value, -1), 0, 0)
         return quotient, remainder
 
@@ -147,18 +148,22 @@ class Instance:
 
         m <= a, m <= b, and with t either 0 or 1:  m >= a - M * t,  m >= b - M * (1 - t)
         """
-        new, which = self.fresh(-WIDE, WIDE), self.fresh(0, 1)
-        large = self.reach(a) + self.reach(b)
+        (low, high), (first, last) = self.interval(a), self.interval(b)
+        bounds = (min(low, first), min(high, last)) if sign > 0 else (max(low, first), max(high, last))
+        new, which, large = self.fresh(*bounds), self.fresh(0, 1), max(high, last) - min(low, first)
         for part, slack in ((a, which.times(large)), (b, Linear({}, large).plus(which, -large))):
             above = new.plus(part, -1).times(sign)
             self.require(above, -math.inf, 0)
             self.require(above.plus(slack), 0, math.inf)
         return new
 
-    def reach(self, value: Linear) -> int:
-        """No less than the value's magnitude."""
-        bounds = self.system.bounds
-        return abs(value.const) + sum([abs(c) * max(map(abs, bounds[v])) for v, c in value.terms.items()])
+    def interval(self, value: Linear) -> tuple[int, int]:
+        """Least and greatest value that bounds alone leave possible."""
+        low = high = value.const
+        for v, c in value.terms.items():
+            first, last = self.system.bounds[v]
+            low, high = (low + c * first, high + c * last) if c > 0 else (low + c * last, high + c * first)
+        return low, high
 
     # --- constraints ---
 

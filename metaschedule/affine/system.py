@@ -192,7 +192,10 @@ class Solver:
             return True
         if not rows:
             return False  # what is left is free
-        var = min({v for terms, _, _ in rows for v, _ in terms}, key=lambda v: bounds[v][1] - bounds[v][0])
+        var = min(
+            [v for terms, _, _ in rows for v, _ in terms if bounds[v][0] < bounds[v][1]],
+            key=lambda v: bounds[v][1] - bounds[v][0],
+        )
         low, high = bounds[var]
         middle = (low + high) // 2
         halves = [(n, n) for n in range(low, high + 1)] if high - low < 8 else [(low, middle), (middle + 1, high)]
@@ -221,6 +224,7 @@ def tighten(bounds: list[tuple[int, int]], rows: list[Row]) -> list[Row]:
                 raise Empty
             if low <= least and most <= high:
                 continue  # it holds whatever the values
+            check_divisible(bounds, row)
             kept.append(row)
             for v, c in terms:
                 a, b = bounds[v]
@@ -242,3 +246,18 @@ def tighten(bounds: list[tuple[int, int]], rows: list[Row]) -> list[Row]:
         if not moved or not rows:
             break
     return rows
+
+
+def check_divisible(bounds: list[tuple[int, int]], row: Row) -> None:
+    """Raises if what the variables that have a value leave is between two multiples of the other factors:
+    4 * p - 4 * q = 3 * d has no solution where d is 1."""
+    terms, low, high = row
+    common = fixed = 0
+    for v, c in terms:
+        a, b = bounds[v]
+        if a == b:
+            fixed += c * a
+        else:
+            common = math.gcd(common, c)
+    if common > 1 and high < math.inf and low > (int(high) - fixed) // common * common + fixed:
+        raise Empty
