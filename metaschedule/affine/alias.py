@@ -55,7 +55,7 @@ def meeting(
     if extent is not None:
         first.require(there, 0, extent - 1)
     one = Instance(system, nest, {**common, moving: here}, a.iters)
-    other = Instance(system, nest, {**common, moving: there}, b.iters)
+    other = Instance(system, nest, {**common, moving: there}, b.iters, twin=one)
     for instance, access in ((one, a), (other, b)):
         for test in access.guards:
             instance.assume(test)

@@ -24,16 +24,17 @@ def is_injective(
         if size <= 1:
             continue
         system = System()
-        one, other = Instance(system, nest), Instance(system, nest)
+        one = Instance(system, nest)
+        other = Instance(system, nest, twin=one)
         for n, (var, count) in enumerate(variables):
-            here = one.known[var] = one.fresh(0, count - 1)
+            here = one.known[var] = one.fresh(0, count - 1, var)
             if n < at:
                 other.known[var] = here
             elif n == at:
                 other.known[var] = here.plus(one.fresh(1, count - 1))
                 one.require(other.known[var], 0, count - 1)
             else:
-                other.known[var] = one.fresh(0, count - 1)
+                other.known[var] = other.fresh(0, count - 1, var)
         for test in guards:
             one.assume(test)
             other.assume(test)

@@ -11,7 +11,7 @@ loaded may be anything.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..ir import Binary, Const, Expr, Unary, Var, as_int
@@ -45,7 +45,11 @@ class Linear(NamedTuple):
 
 class Instance:
     """One evaluation of the variables of a nest. `known` are those that it has in common with another one,
-    `iters` what the iterators of its block are bound to."""
+    `iters` what the iterators of its block are bound to.
+
+    The variables of a `twin` are written as those of the other instance plus a distance: what both do alike
+    then cancels, and bounds alone see that 30 * (h' - h) + (w' - w) = 0 with -29 <= w' - w <= 29 leaves h' = h.
+    """
 
     def __init__(
         self,
@@ -53,10 +57,13 @@ class Instance:
         nest: Variables,
         known: Mapping[Var, Linear] | None = None,
         iters: Mapping[Var, Expr] | None = None,
+        twin: Instance | None = None,
     ) -> None:
         self.system, self.nest = system, nest
         self.known: dict[Var, Linear] = dict(known or {})
         self.iters = iters or {}
+        self.twin = twin
+        self.named: dict[Hashable, Linear] = {}  # what a twin may be written by
 
     def extent(self, var: Var) -> int | None:
         extent = self.nest.extents.get(var)
@@ -85,7 +92,7 @@ class Instance:
     def loop(self, var: Var) -> Linear:
         extent = self.nest.extents.get(var)
         count = None if extent is None else as_int(extent)
-        new = self.fresh(0, (WIDE if count is None else count) - 1)
+        new = self.fresh(0, (WIDE if count is None else count) - 1, var)
         if count is None and extent is not None:
             self.require(new.plus(self.value(extent), -1), -math.inf, -1)
         return new
@@ -103,7 +110,7 @@ class Instance:
         whole, rest, stride = self.variable(definition.whole), Linear({}), 1
         for n, digit in reversed(list(enumerate(definition.digits))):
             size = self.extent(digit) or 1
-            self.known[digit] = self.fresh(0, size - 1 if n else max(0, self.interval(whole)[1] // stride))
+            self.known[digit] = self.fresh(0, size - 1 if n else self.interval(whole)[1] // stride, digit)
             rest, stride = rest.plus(self.known[digit], stride), stride * size
         self.require(rest.plus(whole, -1), 0, 0)
 
@@ -129,28 +136,30 @@ class Instance:
                     return self.value(one).times(factor)
         divisor = as_int(e.b)
         if e.op in ("//", "%") and divisor is not None and divisor > 0:
-            return self.divide(self.value(e.a), divisor)[e.op == "%"]
+            return self.divide(self.value(e.a), divisor, id(e))[e.op == "%"]
         if e.op in ("min", "max"):
-            return self.least(self.value(e.a), self.value(e.b), 1 if e.op == "min" else -1)
+            return self.least(self.value(e.a), self.value(e.b), 1 if e.op == "min" else -1, id(e))
         return self.fresh(-WIDE, WIDE)
 
-    def divide(self, value: Linear, divisor: int) -> tuple[Linear, Linear]:
+    def divide(self, value: Linear, divisor: int, name: Hashable = None) -> tuple[Linear, Linear]:
         """Quotient and remainder."""
         if divisor == 1:
             return value, Linear({})
         low, high = self.interval(value)
-        quotient, remainder = self.fresh(low // divisor, high // divisor), self.fresh(0, divisor - 1)
+        quotient = self.fresh(low // divisor, high // divisor, name)
+        # The remainder's distance follows from the quotient's and the value's.
+        remainder = self.fresh(0, divisor - 1)
         self.require(quotient.times(divisor).plus(remainder).plus(value, -1), 0, 0)
         return quotient, remainder
 
-    def least(self, a: Linear, b: Linear, sign: int = 1) -> Linear:
+    def least(self, a: Linear, b: Linear, sign: int = 1, name: Hashable = None) -> Linear:
         """The lesser of two values, or with sign -1 the greater.
 
         m <= a, m <= b, and with t either 0 or 1:  m >= a - M * t,  m >= b - M * (1 - t)
         """
         (low, high), (first, last) = self.interval(a), self.interval(b)
         bounds = (min(low, first), min(high, last)) if sign > 0 else (max(low, first), max(high, last))
-        new, which, large = self.fresh(*bounds), self.fresh(0, 1), max(high, last) - min(low, first)
+        new, which, large = self.fresh(*bounds, name), self.fresh(0, 1), max(high, last) - min(low, first)
         for part, slack in ((a, which.times(large)), (b, Linear({}, large).plus(which, -large))):
             above = new.plus(part, -1).times(sign)
             self.require(above, -math.inf, 0)
@@ -167,8 +176,18 @@ class Instance:
 
     # --- constraints ---
 
-    def fresh(self, low: int, high: int) -> Linear:
-        return Linear({self.system.variable(low, high): 1})
+    def fresh(self, low: int, high: int, name: Hashable = None) -> Linear:
+        """A new variable. One with a name has a counterpart in the twin, from which it is some distance away."""
+        other = self.twin.named.get(name) if self.twin is not None and name is not None else None
+        if other is None:
+            new = Linear({self.system.variable(low, high): 1})
+        else:
+            first, last = self.interval(other)
+            new = other.plus(Linear({self.system.variable(low - last, high - first): 1}))
+            self.require(new, low, high)
+        if name is not None:
+            self.named[name] = new
+        return new
 
     def require(self, value: Linear, low: float, high: float) -> None:
         self.system.require(value.terms, low - value.const, high - value.const)
