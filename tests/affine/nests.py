@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import metaschedule as ms
-from metaschedule.ir import Binary, Block, Buffer, Const, Expr, Region, Unary, Var
+from metaschedule.ir import Binary, Block, Buffer, Const, Expr, Region, Unary, Var, as_int
 from metaschedule.schedule import Schedule
 from metaschedule.schedule.state import State
 
@@ -215,6 +215,14 @@ def instances(s: State, name: str) -> list[Instance]:
             values = tuple([b(point) for b in bindings])
             found.append(Instance(point, elements(reads, values), elements(writes, values)))
     return found
+
+
+def points_of(block: Block, region: Region) -> list[list[int]]:
+    """The first indices of a region at every point of a block's iterators."""
+    own = {it.var: f"p[{n}]" for n, it in enumerate(block.iters)}
+    _, ranges = compiled_region(region, own)
+    points = itertools.product(*[range(as_int(it.extent) or 0) for it in block.iters])
+    return [[start(point) for start, _ in ranges] for point in points]
 
 
 def elements(regions: list[Any], values: tuple[int, ...]) -> dict[Buffer, frozenset[Element]]:

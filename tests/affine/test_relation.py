@@ -1,0 +1,141 @@
+"""The relation's answers against the enumerated truth, over random nests (`nests.py`).
+
+Never *independent*, *covered* or *injective* where enumeration finds a counter-example; and the share of what is
+true that is proved, printed by `python -m tests.affine.test_relation 2000`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from metaschedule.affine.alias import Access, may_alias
+from metaschedule.affine.cover import covers
+from metaschedule.affine.injective import is_injective
+from metaschedule.ir import Block, Buffer, Region, Var, as_int
+from metaschedule.schedule import Schedule
+from metaschedule.schedule.analysis.definitions import iteration
+from metaschedule.schedule.state import State
+from tests.affine.nests import Instance, draw_nest, instances, points_of
+from tests.conftest import LONG
+
+Answer = tuple[str, bool | None, bool, str]  # question, the relation's answer, the truth, of what
+BLOCKS = ("first", "second")
+
+
+def access(block: Block, region: Region, is_write: bool) -> Access:
+    return Access(region, iteration(block), block.predicate, is_write)
+
+
+def accesses(block: Block, buffer: Buffer) -> list[Access]:
+    found = [access(block, r, False) for r in block.reads if r.buffer is buffer]
+    return found + [access(block, r, True) for r in block.writes if r.buffer is buffer]
+
+
+def answers(sch: Schedule) -> Iterator[Answer]:
+    s = sch.state
+    runs = {name: instances(s, name) for name in BLOCKS}
+    yield from independence(s, runs, sch.program.outputs)
+    yield from coverage(s, runs, sch.program.outputs[0])
+    yield from injectivity(s)
+
+
+def independence(s: State, runs: dict[str, list[Instance]], buffers: tuple[Buffer, ...]) -> Iterator[Answer]:
+    loops = dict.fromkeys([v for name in BLOCKS for v in s.loops_around(name)])
+    for loop in loops:
+        below = [name for name in BLOCKS if s.is_below(name, loop)]
+        for buffer in buffers:
+            group = [a for name in below for a in accesses(s.nodes[name], buffer)]
+            pairs = [(a, b) for n, a in enumerate(group) for b in group[: n + 1] if a.is_write or b.is_write]
+            if pairs:
+                found = [may_alias(s, s.loops_around(loop), loop, a, b) for a, b in pairs]
+                answer = True if True in found else None if None in found else False
+                yield "may_alias", answer, meets(s, runs, below, loop, buffer), f"{loop.name} {buffer.name}"
+
+
+def meets(s: State, runs: dict[str, list[Instance]], below: list[str], loop: Var, buffer: Buffer) -> bool:
+    """Whether an element that one iteration of a loop stores is touched in another."""
+    touched: dict[tuple[object, ...], set[int]] = {}
+    stored: set[tuple[object, ...]] = set()
+    for name in below:
+        at = len(s.loops_around(loop))
+        for run in runs[name]:
+            for is_write in (False, True):
+                for element in run.touches(buffer, is_write):
+                    key = (*run.loops[:at], None, *element)
+                    touched.setdefault(key, set()).add(run.loops[at])
+                    if is_write:
+                        stored.add(key)
+    return any(len(touched[key]) > 1 for key in stored)
+
+
+def coverage(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator[Answer]:
+    first, second = [s.nodes[name] for name in BLOCKS]
+    around = [v for v in s.loops_around("first") if s.is_below("second", v)]
+    loops = s.loops_around("first")[len(around) :]
+    (write,), (read,) = accesses(first, buffer), accesses(second, buffer)
+    stored: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    for run in runs["first"]:
+        stored.setdefault(run.loops[: len(around)], set()).update(run.touches(buffer, True))
+    truth = all(
+        run.touches(buffer, False) <= stored.get(run.loops[: len(around)], set()) for run in runs["second"]
+    )
+    yield "covers", covers(s, around, loops, write, read), truth, buffer.name
+
+
+def injectivity(s: State) -> Iterator[Answer]:
+    for name in BLOCKS:
+        block: Block = s.nodes[name]
+        extents = {it.var: as_int(it.extent) or 0 for it in block.iters}
+        for region in block.writes:
+            if any(as_int(count) != 1 for _, count in region.ranges):
+                continue
+            indices = [start for start, _ in region.ranges]
+            yield "is_injective", is_injective(s, indices, extents), one_to_one(block, region), name
+
+
+def one_to_one(block: Block, region: Region) -> bool:
+    images = [tuple(values) for values in points_of(block, region)]
+    return len(set(images)) == len(images)
+
+
+WRONG: dict[str, Callable[[bool | None, bool], bool]] = {
+    "may_alias": lambda answer, truth: answer is not None and answer is not truth,
+    "covers": lambda answer, truth: answer is True and not truth,
+    "is_injective": lambda answer, truth: answer is not None and answer is not truth,
+}
+PROVED: dict[str, bool] = {"may_alias": False, "covers": True, "is_injective": True}
+
+
+def survey(count: int, seed: int) -> Counter[tuple[str, str]]:
+    """Ask about so many programs; raises where an answer is wrong."""
+    rng, found = random.Random(seed), Counter[tuple[str, str]]()
+    for _ in range(count):
+        sch = draw_nest(rng)
+        loads = "Table[" in str(sch.program)
+        for question, answer, truth, what in answers(sch):
+            assert not WRONG[question](answer, truth), f"{question} {what}: {answer}, but {truth}\n{sch.program}"
+            wanted = PROVED[question]
+            if truth is wanted and not loads:
+                found[question, "true"] += 1
+                found[question, "proved"] += answer is wanted
+            found[question, "asked"] += 1
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_are_sound_and_nearly_complete(seed: int) -> None:
+    found = survey(2000 if LONG["long"] else 60, seed)
+    for question in PROVED:
+        assert found[question, "proved"] >= 0.95 * found[question, "true"], question
+
+
+if __name__ == "__main__":
+    counts = survey(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    for question in PROVED:
+        asked, true, proved = [counts[question, what] for what in ("asked", "true", "proved")]
+        print(f"{question:14} asked {asked:7}  true {true:7}  proved {proved:7}  {proved / max(true, 1):.2%}")
