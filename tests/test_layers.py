@@ -17,6 +17,7 @@ LAYERS = [
     ["validation"],
     ["errors", "ir"],
     ["arith"],
+    ["affine"],
     ["script", "verifier"],
     ["interpreter"],
     ["te"],

@@ -1,8 +1,8 @@
 """`may_alias`: whether different iterations of a loop touch one element.
 
-    for i in range(8):           write X[4 * i + j], 0 <= j < 4: iterations i and i + d meet where
-        for j in range(4):       4 * i + j = 4 * (i + d) + j', so 4 * d = j - j' <= 3: for no d >= 1
-            X[4 * i + j] = ...
+for i in range(8):           write X[4 * i + j], 0 <= j < 4: iterations i and i + d meet where
+    for j in range(4):       4 * i + j = 4 * (i + d) + j', so 4 * d = j - j' <= 3: for no d >= 1
+        X[4 * i + j] = ...
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`is_injective`: whether different points have different indices.
 
-    (i // 4, i % 4) of 0 <= i < 12: i and i + d with d >= 1 would have 4 * q + r = i = i + d
-    (i + j, i) of i, j: where i is equal, j and j + d give i + j = i + j + d: for no d >= 1
+(i // 4, i % 4) of 0 <= i < 12: i and i + d with d >= 1 would have 4 * q + r = i = i + d
+(i + j, i) of i, j: where i is equal, j and j + d give i + j = i + j + d: for no d >= 1
 """
 
 from __future__ import annotations

@@ -95,7 +95,9 @@ def eliminate(
         terms, value = divided(*equations.pop())
         if not terms:
             continue
-        unit = min((v for v, c in terms.items() if abs(c) == 1), key=lambda v: len_of(v, equations), default=None)
+        unit = min(
+            (v for v, c in terms.items() if abs(c) == 1), key=lambda v: len_of(v, equations), default=None
+        )
         if unit is None:
             kept.append((terms, value))
             continue
@@ -198,7 +200,9 @@ class Solver:
         )
         low, high = bounds[var]
         middle = (low + high) // 2
-        halves = [(n, n) for n in range(low, high + 1)] if high - low < 8 else [(low, middle), (middle + 1, high)]
+        halves = (
+            [(n, n) for n in range(low, high + 1)] if high - low < 8 else [(low, middle), (middle + 1, high)]
+        )
         for half in halves:
             self.budget -= 1
             if self.budget < 0:

@@ -118,7 +118,9 @@ def survey(count: int, seed: int) -> Counter[tuple[str, str]]:
         sch = draw_nest(rng)
         loads = "Table[" in str(sch.program)
         for question, answer, truth, what in answers(sch):
-            assert not WRONG[question](answer, truth), f"{question} {what}: {answer}, but {truth}\n{sch.program}"
+            assert not WRONG[question](answer, truth), (
+                f"{question} {what}: {answer}, but {truth}\n{sch.program}"
+            )
             wanted = PROVED[question]
             if truth is wanted and not loads:
                 found[question, "true"] += 1

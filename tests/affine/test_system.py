@@ -19,7 +19,9 @@ def systems(draw: st.DrawFn) -> System:
         system.variable(low, low + draw(st.integers(0, 5)))
     count = len(system.bounds)
     for _ in range(draw(st.integers(1, 4))):
-        terms = draw(st.dictionaries(st.integers(0, count - 1), st.integers(-6, 6), min_size=1, max_size=count))
+        terms = draw(
+            st.dictionaries(st.integers(0, count - 1), st.integers(-6, 6), min_size=1, max_size=count)
+        )
         low = draw(st.one_of(st.just(-math.inf), st.integers(-12, 12)))
         high = draw(st.one_of(st.just(math.inf), st.integers(-12, 12)))
         system.require(terms, *((low, low) if draw(st.booleans()) and low > -math.inf else (low, high)))

@@ -17,7 +17,7 @@ from .definitions import leaves_by_kind
 from .forms import are_apart, never_ahead, same_iteration
 from .frame import Frame
 from .loop_frame import LoopFrame
-from .meeting import RegionAccess, by_map, by_name, meet_within, rows, touched_below
+from .meeting import RegionAccess, by_name, meet_within, never_alias, rows, touched_below
 from .reducers import commutes
 from .touching import users
 from .written import Box, stored_indices, written_box
@@ -49,7 +49,7 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
             if commutes(block):
                 continue
             return f"block {block.name!r} reduces over it by an operation that is not known to commute"
-        if is_private(s, loop, buffer, group) or by_map(s, loop, below.loops, group):
+        if is_private(s, loop, buffer, group) or never_alias(s, loop, group):
             continue
         for a in group:
             if reduces_over(s, a.block, loop):

@@ -2,35 +2,21 @@
 
 Accesses are taken from the signatures of blocks (`touched_below`). Three tests, cheapest first: the variables
 that index the buffer tell the iteration (`by_name`, `by_sum`), linear forms keep iterations apart
-(`by_form`), the map from iterations and places within them to elements is one to one (`by_map`).
+(`by_form`), no solution is left to the equation of two accesses (`never_alias`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...arith import access_region, iteration_map, union
-from ...ir import (
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Region,
-    Var,
-    as_int,
-    binary,
-    free_vars,
-    same_expr,
-    substitute,
-)
+from ...affine.alias import Access, may_alias
+from ...ir import Block, Buffer, Const, For, If, Region, Var, as_int
 from ..linear import Sum
 from ..state import State
-from .definitions import Iteration, bound_sum, iteration, leaves_of, tell
+from .definitions import Iteration, bound_sum, iteration, tell
 from .forms import Form, are_apart, fixes_loop, same_digits
 from .loop_frame import LoopFrame
-from .touching import loads, touch
+from .touching import touch
 
 
 @dataclass(slots=True)
@@ -156,81 +142,16 @@ def is_same_sum(a: Sum, b: Sum) -> bool:
     return a is b or (a[1] == b[1] and dict(a[0]) == dict(b[0]))
 
 
-# --- by the affine map ----------------------------------------------------------------------------
+# --- by the access relation -----------------------------------------------------------------------
 
 
-def by_map(s: State, loop: Var, inner: list[Var], group: list[RegionAccess]) -> bool:
-    """Whether the map from an iteration and a place in it to elements is one to one."""
-    indices = [[substitute(start, a.iters) for start, _ in a.region.ranges] for a in group]
-    if not all(loop in leaves_of(s, row) for row in indices):
-        return False
-    around = extents_around(s, loop)
-    if loop not in around:
-        return False
-    indices = [[s.resolve(e) for e in row] for row in indices]
-    if any(loads(*row) for row in indices):
-        return False
-    first = group[0]
-    if all(a.block is first.block and is_same_element(a.region, first.region) for a in group):
-        points = around | {v: n for v in inner if (n := s.fixed_extent(v)) is not None}
-        if is_one_to_one(indices[0], points, loop, [s.resolve(c) for c in first.block.predicate]):
-            return True
-    return boxes_differ(s, loop, inner, group, indices, around)
-
-
-def boxes_differ(
-    s: State,
-    loop: Var,
-    inner: list[Var],
-    group: list[RegionAccess],
-    rows: list[list[Expr]],
-    around: dict[Var, int],
-) -> bool:
-    """Whether the boxes that iterations touch do not overlap."""
-    domain = s.domain(loop).with_loop(loop, s.resolve(s.extents[loop]))
-    ranging: dict[Var, Expr | int] = {v: s.resolve(s.extents[v]) for v in inner}
-    boxes: list[Region] = []
-    for a, row in zip(group, rows, strict=True):
-        indices: list[Expr] = []
-        for index, (_, count) in zip(row, a.region.ranges, strict=True):
-            if as_int(count) is None:
-                return False
-            within = Var("w")
-            ranging[within] = count
-            indices.append(binary("+", index, within))
-        boxes.append(access_region(a.region.buffer, indices, ranging, domain))
-    points = dict(around)
-    indices = []
-    for start, count in union(boxes, domain).ranges:
-        length = as_int(count)
-        if length is None:
-            return False
-        within = Var("w")
-        points[within] = length
-        indices.append(binary("+", start, within))
-    return is_one_to_one(indices, points, loop, [])
-
-
-def is_one_to_one(indices: list[Expr], points: dict[Var, int], loop: Var, tests: list[Expr]) -> bool:
-    used = {v for index in indices for v in free_vars(index)}
-    if loop not in used or not used <= set(points):
-        return False
-    tests = [c for c in tests if used.issuperset(free_vars(c)) and not loads(c)]
-    mapped = iteration_map(indices, {v: n for v, n in points.items() if v in used}, tests)
-    return mapped is not None and mapped.injective
-
-
-def extents_around(s: State, loop: Var) -> dict[Var, int]:
-    """The constant extents of a loop, the loops around it and the iterators of the block they are in."""
-    found: dict[Var, int | None] = {}
-    if scope := s.scope(loop):
-        found = {it.var: as_int(it.extent) for it in s.nodes[scope].iters}
-    found |= {v: s.fixed_extent(v) for v in (*s.loops_around(loop), loop)}
-    return {v: n for v, n in found.items() if n is not None}
-
-
-def is_same_element(a: Region, b: Region) -> bool:
+def never_alias(s: State, loop: Var, group: list[RegionAccess]) -> bool:
+    """Whether no two iterations of a loop touch one element that one of them writes."""
+    around = s.loops_around(loop)
+    accesses = [Access(a.region, a.iters, a.block.predicate, a.is_write) for a in group]
     return all(
-        as_int(x[1]) == 1 == as_int(y[1]) and same_expr(x[0], y[0])
-        for x, y in zip(a.ranges, b.ranges, strict=True)
+        may_alias(s, around, loop, a, b) is False
+        for n, a in enumerate(accesses)
+        for b in accesses[: n + 1]
+        if a.is_write or b.is_write
     )
