@@ -26,8 +26,8 @@ class Access(NamedTuple):
 
 
 def may_alias(nest: Variables, around: Sequence[Var], moving: Var, a: Access, b: Access) -> bool | None:
-    """Whether two accesses touch one element in different iterations of the loop `moving`, the loops around it
-    standing still: True if they do, False if they certainly do not, None if that is not known."""
+    """Whether two accesses touch one element in different iterations of the loop `moving`, the loops around
+    it standing still: True if they do, False if they certainly do not, None if that is not known."""
     extent = nest.extents[moving]
     last = as_int(extent)
     last = (1 << 40) if last is None else last - 1

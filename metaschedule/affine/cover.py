@@ -1,8 +1,8 @@
 """`covers`: whether all that one access reads has been stored by another.
 
-It is enough to name, for every element that is read, an instance that stores it: a *witness*. Each loop of the
-storing block is chosen from the element, largest factor first, and then it is checked that the instance exists
-(its loops are in range, its guards hold) and stores that very element: no counter-example may be left.
+It is enough to name, for every element that is read, an instance that stores it: a *witness*. Each loop of
+the storing block is chosen from the element, largest factor first, and then it is checked that the instance
+exists (its loops are in range, its guards hold) and stores that very element: no counter-example may be left.
 
     for i, j: X[4 * i + j] = ...   reads X[e], 0 <= e < 32: i = e // 4, j = e - 4 * i;
     for e: ... X[e]                4 * i + j = e always; i > 7 or j > 3 for no e

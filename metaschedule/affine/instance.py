@@ -48,8 +48,8 @@ class Instance:
     `iters` what the iterators of its block are bound to.
 
     The variables of a `twin` are written as those of the other instance plus a distance: what both do alike
-    then cancels, and bounds alone see that 30 * (h' - h) + (w' - w) = 0 with -29 <= w' - w <= 29 leaves h' = h.
-    """
+    then cancels, and bounds alone see that 30 * (h' - h) + (w' - w) = 0 with -29 <= w' - w <= 29 leaves h' =
+    h."""
 
     def __init__(
         self,
@@ -177,7 +177,8 @@ class Instance:
     # --- constraints ---
 
     def fresh(self, low: int, high: int, name: Hashable = None) -> Linear:
-        """A new variable. One with a name has a counterpart in the twin, from which it is some distance away."""
+        """A new variable. One with a name has a counterpart in the twin, from which it is some distance
+        away."""
         other = self.twin.named.get(name) if self.twin is not None and name is not None else None
         if other is None:
             new = Linear({self.system.variable(low, high): 1})
@@ -193,7 +194,8 @@ class Instance:
         self.system.require(value.terms, low - value.const, high - value.const)
 
     def assume(self, test: Expr) -> None:
-        """Require a condition as far as it compares sums. What else it says is lost: more is possible then."""
+        """Require a condition as far as it compares sums. What else it says is lost: more is possible
+        then."""
         for value, low, high in self.comparisons(test) or ():
             self.require(value, low, high)
 

@@ -1,16 +1,16 @@
 """`System`: bounded integers under linear constraints. One question: is there a solution?
 
 Whatever is asked of accesses ("do two iterations touch one element?", "is something read that was not
-written?") is a system whose solutions are the counter-examples. A split, a fused loop, a division and a remainder
-are all equations over bounded integers, so nothing has to be known about loops here.
+written?") is a system whose solutions are the counter-examples. A split, a fused loop, a division and a
+remainder are all equations over bounded integers, so nothing has to be known about loops here.
 
     Two iterations v and v + d of a loop over 16 columns, each touching 4 * v .. 4 * v + 3:
         4 * v + a = 4 * (v + d) + b,  0 <= a, b <= 3,  1 <= d <= 15
     v cancels; 4 * d = a - b <= 3 leaves no d >= 1: the iterations touch different elements.
 
-`is_empty` eliminates equations that have a variable with factor 1 or -1, tightens bounds until nothing moves, and
-then tries values of the variable with the fewest. It counts what it tries: past `budget` the answer is "unknown".
-"""
+`is_empty` eliminates equations that have a variable with factor 1 or -1, tightens bounds until nothing moves,
+and then tries values of the variable with the fewest. It counts what it tries: past `budget` the answer is
+"unknown"."""
 
 from __future__ import annotations
 

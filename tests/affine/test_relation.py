@@ -1,8 +1,7 @@
 """The relation's answers against the enumerated truth, over random nests (`nests.py`).
 
-Never *independent*, *covered* or *injective* where enumeration finds a counter-example; and the share of what is
-true that is proved, printed by `python -m tests.affine.test_relation 2000`.
-"""
+Never *independent*, *covered* or *injective* where enumeration finds a counter-example; and the share of what
+is true that is proved, printed by `python -m tests.affine.test_relation 2000`."""
 
 from __future__ import annotations
 

@@ -58,5 +58,5 @@ def test_common_divisors_decide_without_bounds() -> None:
 def test_beyond_the_budget_nothing_is_claimed() -> None:
     s = System()
     numbers = [s.variable(0, 10**6) for _ in range(6)]
-    s.require({v: c for v, c in zip(numbers, (12, 20, 30, 42, 70, 105))}, 10**6 + 1, 10**6 + 1)
+    s.require(dict(zip(numbers, (12, 20, 30, 42, 70, 105))), 10**6 + 1, 10**6 + 1)
     assert s.is_empty(budget=3) is None
