@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..ir import Expr, Region, Var, as_int
-from .instance import Instance, Linear, Variables
+from .instance import WIDE, Instance, Linear, Variables
 from .system import System
 
 
@@ -30,7 +30,7 @@ def may_alias(nest: Variables, around: Sequence[Var], moving: Var, a: Access, b:
     it standing still: True if they do, False if they certainly do not, None if that is not known."""
     extent = nest.extents[moving]
     last = as_int(extent)
-    last = (1 << 40) if last is None else last - 1
+    last = WIDE if last is None else last - 1
     known: bool | None = False
     for low, high in ((1, last), (-last, -1)):
         if low > high or (a is b and low < 0):
@@ -75,7 +75,7 @@ def offset(instance: Instance, extent: Expr) -> Linear:
     count = as_int(extent)
     if count == 1:
         return Linear({})
-    new = instance.fresh(0, (1 << 40) if count is None else count - 1)
+    new = instance.fresh(0, WIDE if count is None else count - 1)
     if count is None:
         instance.require(new.plus(instance.value(extent), -1), -float("inf"), -1)
     return new

@@ -14,10 +14,10 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from ..ir import Binary, Const, Expr, Unary, Var, as_int
+from ..ir import INDEX, Binary, Const, Expr, Unary, Var, as_int
 from .system import System, Terms
 
-WIDE = 1 << 40  # bound of what nothing is known of; index arithmetic stays far below
+WIDE = 1 << 63  # bound of what nothing is known of
 
 
 class Variables(Protocol):
@@ -48,8 +48,9 @@ class Instance:
     `iters` what the iterators of its block are bound to.
 
     The variables of a `twin` are written as those of the other instance plus a distance: what both do alike
-    then cancels, and bounds alone see that 30 * (h' - h) + (w' - w) = 0 with -29 <= w' - w <= 29 leaves h' =
-    h."""
+    then cancels, and bounds alone see that 30 * (h' - h) + (w' - w) = 0 with -29 <= w' - w <= 29 leaves
+    h' = h.
+    """
 
     def __init__(
         self,
@@ -119,6 +120,8 @@ class Instance:
     def value(self, e: Expr) -> Linear:
         if isinstance(e, Var):
             return self.variable(e)
+        if e.dtype != INDEX:
+            return self.fresh(-WIDE, WIDE)  # narrower integers wrap round
         if isinstance(e, Const):
             return Linear({}, int(e.value))
         if isinstance(e, Unary) and e.op == "-":
@@ -177,8 +180,7 @@ class Instance:
     # --- constraints ---
 
     def fresh(self, low: int, high: int, name: Hashable = None) -> Linear:
-        """A new variable. One with a name has a counterpart in the twin, from which it is some distance
-        away."""
+        """A new variable. One with a name is some distance away from its counterpart in the twin."""
         other = self.twin.named.get(name) if self.twin is not None and name is not None else None
         if other is None:
             new = Linear({self.system.variable(low, high): 1})
@@ -194,8 +196,7 @@ class Instance:
         self.system.require(value.terms, low - value.const, high - value.const)
 
     def assume(self, test: Expr) -> None:
-        """Require a condition as far as it compares sums. What else it says is lost: more is possible
-        then."""
+        """Require a condition as far as it compares sums; without the rest of it more is possible."""
         for value, low, high in self.comparisons(test) or ():
             self.require(value, low, high)
 

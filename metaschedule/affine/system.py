@@ -10,7 +10,8 @@ remainder are all equations over bounded integers, so nothing has to be known ab
 
 `is_empty` eliminates equations that have a variable with factor 1 or -1, tightens bounds until nothing moves,
 and then tries values of the variable with the fewest. It counts what it tries: past `budget` the answer is
-"unknown"."""
+"unknown".
+"""
 
 from __future__ import annotations
 
