@@ -10,8 +10,9 @@ torch.Size([2, 4])
 
 from . import lowerings
 from .artefact import Artefact, compile, load
-from .backend import backend, register
+from .backend import backend, refresh, register
 from .explain import explain, tune
+from .fallback import NotCaptured
 from .profile import profile
 
 register()

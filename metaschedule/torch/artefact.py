@@ -32,7 +32,7 @@ from .runner import Runner
 from .stored import plan_from_json, plan_to_json
 from .tasks import DatabaseLike
 
-VERSION = 1
+VERSION = 2
 
 
 class Artefact:

@@ -2,7 +2,8 @@
 
 Dynamo gives graphs of a model, AOTAutograd makes them functional and takes care of mutated and aliased
 inputs; each is then specialised to the shapes of a call, the first time there are such. What we cannot do
-runs in eager: a node without lowering, or a whole graph (gradients, too many shapes), with a warning.
+runs in eager (`fallback.py`): a node without lowering, or a whole graph (gradients, too many shapes, a fault
+of ours), with a warning.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,28 +22,33 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 
 from .. import database as databases
+from ..runtime import KernelAssertion
 from ..target import resolve
 from .alternatives import faster_programs
-from .capture import NotCaptured, capture, decompositions
-from .graph import Graph
+from .capture import capture, decompositions
+from .fallback import GradientsRequired, attempt, give_up
+from .graph import Graph, Spec
 from .kernels import Compiler
 from .pipeline import pieces
 from .plan import EagerStep, Plan, planned
-from .runner import Runner
+from .runner import Runner, Unexpected
 from .tasks import opened, tasks, tune_programs
+from .weights import Weights
 
 log = logging.getLogger("metaschedule")
 MOST_SHAPES = 8  # that one graph is specialised to
 MOST_CHANGES = 8  # of weights, until they count as inputs
+MOST_PLANS = 3  # of one specialisation, when eager steps give other results than were planned
 
 
 @dataclass(frozen=True)
 class Options:
     """`database` has the records of tuned programs. With `trials` a first call tunes for that long, per
-    program; otherwise it never does."""
+    program; otherwise it never does. `strict` raises what would otherwise let a graph run in eager."""
 
     database: str | os.PathLike[str] | databases.Database | None = None
     trials: int | None = None
+    strict: bool = False
 
 
 def options_of(given: Mapping[str, Any] | None) -> Options:
@@ -52,6 +59,9 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
     return Options(**(given or {}))
 
 
+Build = Callable[[Graph], Callable[..., Any] | None]
+
+
 def backend(
     module: torch.fx.GraphModule,
     inputs: Sequence[Any],
@@ -60,21 +70,37 @@ def backend(
 ) -> Callable[..., Any]:
     """What Dynamo calls with each graph of a model."""
     chosen = options_of(options)
-    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
-        log.warning("gradients are required: running in eager; call the model under torch.no_grad()")
-        return module.forward
-    return functional(module, inputs, lambda graph: built(graph, chosen))
+    return functional(module, inputs, lambda graph: built(graph, chosen), chosen.strict)
 
 
 def functional(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], build: Callable[[Graph], Callable[..., Any] | None]
+    module: torch.fx.GraphModule, inputs: Sequence[Any], build: Build, strict: bool = False
 ) -> Callable[..., Any]:
     """A graph of Dynamo that will run as what `build` makes of it; in eager, if that is nothing."""
 
     def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Specialised:
-        return Specialised(functional, weights_among_inputs(), build)
+        return Specialised(functional, weights_among_inputs(), build, strict)
 
-    return aot_autograd(fw_compiler=compile, decompositions=decompositions())(module, inputs)
+    def make() -> Callable[..., Any]:
+        if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+            refuse_gradients()
+        keep_assertions(module)
+        return aot_autograd(
+            fw_compiler=refuse_gradients, inference_compiler=compile, decompositions=decompositions()
+        )(module, inputs)
+
+    return attempt(make, strict) or module.forward
+
+
+def keep_assertions(module: torch.fx.GraphModule) -> None:
+    """Give assertions without a message eager's: AOTAutograd drops them otherwise."""
+    for node in module.graph.nodes:
+        if node.target is torch._assert_async and len(node.args) == 1:
+            node.args = (*node.args, "Expected Tensor with single nonzero value, but got zero")
+
+
+def refuse_gradients(*_: Any) -> Any:
+    raise GradientsRequired("gradients are required; call the model under torch.no_grad()")
 
 
 def register() -> None:
@@ -111,7 +137,7 @@ def report(plan: Plan) -> None:
         log.warning("%s runs in eager (%d times): %s", target, len(same), same[0].why)
 
 
-Key = tuple[tuple[Any, ...], tuple[tuple[int, ...], tuple[int, ...]]]
+Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -122,79 +148,144 @@ class Specialisation:
     inputs: tuple[int, ...] = ()
 
 
+EAGER = Specialisation(None)
+
+
 class Specialised:
     """A functional graph, compiled for each set of shapes when they first come, with the weights built in.
 
-    A weight that has been changed (in place, or by another tensor in its place) is noticed at the next call
-    and built in again; one that keeps changing becomes an ordinary input. Writing through `weight.data` or
-    NumPy escapes torch's counters of changes and is not noticed.
+    A weight that has been changed (`weights.py` says how that is noticed) is built in again at the next call;
+    one that keeps changing becomes an ordinary input.
     """
 
     _boxed_call = True  # AOTAutograd passes the arguments as one list
 
     def __init__(
-        self,
-        module: torch.fx.GraphModule,
-        weights: Sequence[int],
-        build: Callable[[Graph], Callable[..., Any] | None],
+        self, module: torch.fx.GraphModule, weights: Sequence[int], build: Build, strict: bool = False
     ) -> None:
-        self.module, self.build = module, build
-        self.weights = list(weights)
+        self.module, self.build, self.strict = module, build, strict
+        self.places = list(weights)
+        self.weights: Weights | None = None  # as they were built in
+        self.others: list[int] | None = None  # the arguments that are no weights
         self.known: dict[Key, Specialisation] = {}
+        self.seen: dict[str, Sequence[Spec]] = {}  # what eager steps gave that was not planned
         self.changes = 0  # of weights
+        self.full = False  # no more shapes
         self.lock = threading.Lock()
+        EVERY.add(self)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        found = self._found(args)
+        found = self._find(args)
         if found is None:
             with self.lock:
-                found = self._found(args) or self._specialise(args)
+                found = self._find(args) or self._specialise(args)
         if found.runner is None:
             return self.module(*args)
-        return found.runner([args[i] for i in found.inputs])
+        try:
+            return found.runner([args[i] for i in found.inputs])
+        except KernelAssertion as failure:
+            return self._fail(args, failure)
+        except Unexpected as surprise:
+            with self.lock:
+                self._plan_again(args, surprise)
+            return self(args)
 
-    def _found(self, args: list[Any]) -> Specialisation | None:
-        return self.known.get(self._key(args)) if self.known else None
+    def _find(self, args: list[Any]) -> Specialisation | None:
+        if self.weights is None or not self.weights.are_same(args):
+            return None
+        return self.known.get(self._key(args)) or (EAGER if self.full else None)
 
-    def _key(self, args: list[Any]) -> Key:
-        """What a specialisation is for: shapes and numbers; weights by address and count of changes. A model
-        has hundreds, and every call looks at them."""
-        weights = [args[i] for i in self.weights]
-        weighed = set(self.weights)
-        others = [a for i, a in enumerate(args) if i not in weighed]
-        shapes = tuple([a.shape if isinstance(a, torch.Tensor) else a for a in others])
-        return shapes, (tuple([w.data_ptr() for w in weights]), tuple([w._version for w in weights]))
+    def _key(self, args: Sequence[Any]) -> Key:
+        """What a specialisation is for, besides weights: shapes and strides, numbers."""
+        others = [args[i] for i in self.others or ()]
+        return tuple([(a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in others])
 
     def _specialise(self, args: list[Any]) -> Specialisation:
-        self._settle_weights(args)
+        before = self.known  # until the new ones are there: what both use is not compiled again
+        if self.weights is None or not self.weights.are_same(args):
+            self._settle_weights(args)
         key = self._key(args)
-        self.known[key] = self._built(args)
+        if key not in self.known:
+            self.known = {**self.known, key: self._built(args)}
+        del before
         return self.known[key]
 
     def _settle_weights(self, args: list[Any]) -> None:
-        """Forget what was built with weights that are no more; take none as constant that changes often, or
-        whose changes torch does not count."""
-        self.weights = [i for i in self.weights if not args[i].is_inference()]
-        _, current = self._key(args)
-        stale = [key for key in self.known if key[1] != current]
-        if stale:
+        """Forget what was built with weights that are no more; take none as constant that changes often."""
+        changed = [] if self.weights is None else self.weights.changed(args)
+        if changed:
             self.changes += 1
+            self.known = {key: found for key, found in self.known.items() if found.runner is None}
             if self.changes > MOST_CHANGES:
                 log.warning("weights keep changing: those that do are inputs from now on")
-                before = stale[-1][1]
-                self.weights = [
-                    w for w, old, new in zip(self.weights, zip(*before), zip(*current)) if old == new
-                ]
-            self.known = {}
+                self.places = [place for place in self.places if place not in changed]
+        self.weights = Weights(args, self.places)
+        self.others = [i for i in range(len(args)) if i not in set(self.places)]
 
     def _built(self, args: list[Any]) -> Specialisation:
         if len(self.known) >= MOST_SHAPES:
             log.warning("more than %d shapes of one graph: the others run in eager", MOST_SHAPES)
-            return Specialisation(None)
-        try:
-            runner = self.build(capture(self.module, args, self.weights))
-        except NotCaptured as why:
-            log.warning("a graph runs in eager: %s", why)
-            return Specialisation(None)
-        tensors = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and i not in self.weights]
+            self.full = True
+            return EAGER
+        graph = lambda: capture(self.module, args, self.places, self.seen)  # noqa: E731
+        runner = attempt(lambda: self.build(graph()), self.strict)
+        tensors = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and i not in self.places]
         return Specialisation(runner, tuple(tensors))
+
+    def _plan_again(self, args: list[Any], surprise: Unexpected) -> None:
+        """Take what an eager step really gives into account; if that does not help, run in eager."""
+        key = self._key(args)
+        if self.known[key].runner is None:
+            return
+        if surprise.name in self.seen or len(self.seen) >= MOST_PLANS:
+            if self.strict:
+                raise surprise
+            give_up(surprise)
+            self.known = {**self.known, key: EAGER}
+        else:
+            self.seen[surprise.name] = surprise.results
+            others = {k: found for k, found in self.known.items() if k != key}
+            self.known = others
+            self.known = {**others, key: self._built(args)}
+
+    def _fail(self, args: list[Any], failure: KernelAssertion) -> list[Any]:
+        """A kernel has failed: eager says why, in its own words."""
+        results = self.module(*args)
+        log.debug("a kernel failed where eager does not: %s", failure)
+        return results
+
+    def refresh(self) -> None:
+        """Read all weights again at the next call."""
+        with self.lock:
+            self.weights = None
+            self.known = {key: found for key, found in self.known.items() if found.runner is None}
+
+
+EVERY: weakref.WeakSet[Specialised] = weakref.WeakSet()
+
+
+def refresh(model: torch.nn.Module | None = None) -> None:
+    """Let compiled graphs read their weights again: those of `model`, or all.
+
+    Needed only after a change of few elements of a weight that torch does not count: through NumPy, DLPack
+    or `weight.data`. Changes that torch counts, and those of most elements, are noticed at the next call.
+
+    >>> model = torch.nn.Linear(64, 64).eval()
+    >>> run = torch.compile(model, backend="metaschedule")
+    >>> with torch.no_grad():
+    ...     before = run(torch.ones(1, 64))
+    ...     model.weight.data[5, 7] += 1
+    ...     refresh(model)
+    ...     bool((run(torch.ones(1, 64)) != before).any())
+    True
+    """
+    own = None if model is None else {id(t) for t in tensors_of(model)}
+    for one in list(EVERY):
+        weights = one.weights
+        if weights is not None and (own is None or any(id(t) in own for t in weights.tensors)):
+            one.refresh()
+
+
+def tensors_of(model: torch.nn.Module) -> Iterable[torch.Tensor]:
+    yield from model.parameters()
+    yield from model.buffers()

@@ -6,36 +6,48 @@ by us; here the result is run once on fake tensors, and what it calls is written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions
 from torch._ops import OpOverload
-from torch._subclasses import FakeTensor, FakeTensorMode
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import tree_leaves
 
 from .decompositions import DECOMPOSITIONS
-from .graph import Graph, spec_of
+from .fallback import NotCaptured, about
+from .graph import Graph, Spec, spec_of
 from .lowering import LOWERINGS
-
-
-class NotCaptured(Exception):
-    """A graph that cannot be ours at all; its reason is for people, and the graph runs in eager."""
 
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Core ATen's, without operators that we lower whole (softmax, layer norm, ...), and ours."""
-    return {op: f for op, f in core_aten_decompositions().items() if op not in LOWERINGS} | DECOMPOSITIONS
+    """Core ATen's, without operators that we lower whole (softmax, layer norm, ...) and those that draw
+    random numbers (others than eager does), and ours."""
+    return {
+        op: f for op, f in core_aten_decompositions().items() if op not in LOWERINGS and not draws(op)
+    } | DECOMPOSITIONS
 
 
-def capture(module: torch.fx.GraphModule, args: Sequence[Any], constants: Collection[int] = ()) -> Graph:
+def draws(op: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+
+
+def capture(
+    module: torch.fx.GraphModule,
+    args: Sequence[Any],
+    constants: Collection[int] = (),
+    seen: Mapping[str, Sequence[Spec]] | None = None,
+) -> Graph:
     """The graph of a functional ATen module, for arguments like these. Those numbered in `constants` are
-    weights; the graph's inputs are the other tensors. Numbers are taken as they are.
+    weights; the graph's inputs are the other tensors. Numbers are taken as they are. `seen` are the results
+    that nodes have been seen to give, where torch's fake tensors tell otherwise.
 
     >>> from torch.fx.experimental.proxy_tensor import make_fx
     >>> x, w = torch.ones(2, 3), torch.ones(3)
@@ -47,9 +59,9 @@ def capture(module: torch.fx.GraphModule, args: Sequence[Any], constants: Collec
       return relu
     """
     for arg in args:
-        if isinstance(arg, torch.Tensor) and (arg.device.type != "cpu" or arg.layout != torch.strided):
-            raise NotCaptured(f"kernels are for dense tensors on cpu, not {arg.layout} on {arg.device}")
-    recorder = Recorder(module, args, constants)
+        if isinstance(arg, torch.Tensor):
+            check_dense(arg)
+    recorder = Recorder(module, args, constants, seen or {})
     with recorder.mode, torch.no_grad():
         recorder.run(*args)
     recorder.recorded.prune()
@@ -75,8 +87,15 @@ def capture_exported(exported: ExportedProgram) -> Graph:
 class Recorder(torch.fx.Interpreter):
     """Runs a module on fake tensors. `values` says which of our values each FX node is."""
 
-    def __init__(self, module: torch.fx.GraphModule, args: Sequence[Any], constants: Collection[int]) -> None:
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        args: Sequence[Any],
+        constants: Collection[int],
+        seen: Mapping[str, Sequence[Spec]],
+    ) -> None:
         super().__init__(module, garbage_collect_values=False)
+        self.seen = seen
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.recorded = Graph()
         self.values: dict[torch.fx.Node, Any] = {}
@@ -93,15 +112,19 @@ class Recorder(torch.fx.Interpreter):
             outputs = n.args[0] if isinstance(n.args[0], (list, tuple)) else [n.args[0]]
             self.recorded.outputs = self.ours(list(outputs))
             return None
-        result = super().run_node(n)
-        if isinstance(n.target, OpOverload):
-            self.record(n, n.target, result)
-        elif getattr(n.target, "__name__", "") == "getitem" and isinstance(n.args[0], torch.fx.Node):
-            if n.args[0] in self.values:
-                self.values[n] = self.values[n.args[0]][n.args[1]]
-        elif any(isinstance(t, torch.Tensor) for t in tensors_in(result)):
-            raise NotCaptured(f"{n.target} is not an ATen operator")
-        return result
+        with about(f"{n.name} = {n.target}"):
+            if n.target is operator.getitem and n.args[0] in self.values:
+                self.values[n] = self.values[n.args[0]][n.args[1]]  # pyright: ignore
+            elif not isinstance(n.target, OpOverload) and (n.is_impure() or self.reads_tensors(n)):
+                raise NotCaptured(f"{n.target} is not an ATen operator")
+            try:
+                result = super().run_node(n)
+            except (DynamicOutputShapeException, DataDependentOutputException) as why:
+                raise NotCaptured(f"{n.target} gives what depends on values: a shape, or a number") from why
+            return self.record(n, n.target, result) if isinstance(n.target, OpOverload) else result
+
+    def reads_tensors(self, node: torch.fx.Node) -> bool:
+        return any(read in self.values for read in node.all_input_nodes)
 
     def added(self, node: torch.fx.Node, given: Any, constant: bool = False) -> Any:
         """What stands for an argument or an attribute of the module."""
@@ -111,24 +134,44 @@ class Recorder(torch.fx.Interpreter):
             self.values[node] = self.recorded.constant(node.name, given)
         else:
             self.values[node] = self.recorded.input(node.name, *spec_of(given))
+        self.recorded.strides[self.values[node]] = given.stride()
         return self.mode.from_tensor(given)
 
-    def record(self, node: torch.fx.Node, target: OpOverload, result: Any) -> None:
+    def record(self, node: torch.fx.Node, target: OpOverload, result: Any) -> Any:
+        """Write a call down; gives its results as they will be."""
+        if target._schema.is_mutable:
+            raise NotCaptured(f"{target} writes to what it is given")
+        if not tensors_in(result) and not self.reads_tensors(node):
+            return result  # computed from numbers alone, or an assertion about them that held
+        result = self.corrected(node, result)
         results = tensors_in(result)
-        if not results:  # the size of something, or an assertion that held for fake tensors
-            return
+        for tensor in results:
+            check_dense(tensor)
+        if not results and result is not None:
+            raise NotCaptured(f"{target} gives a number that depends on values")
         if target is torch.ops.aten.as_strided.default and not is_whole(self.env[node.all_input_nodes[0]]):
             raise NotCaptured("as_strided of a tensor that is not contiguous, or part of a larger one")
         if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):
             raise NotCaptured(f"{target} gives a shape that depends on values")
         specs = [spec_of(t) for t in results]
         args, kwargs = self.ours((node.args, node.kwargs))
-        first = self.recorded.call(target, *args, results=specs, name=node.name, **kwargs)
-        assert first.node is not None
-        ours = iter(first.node.results)
-        self.values[node] = (
-            first if isinstance(result, FakeTensor) else [next(ours) if is_tensor(r) else r for r in result]
-        )
+        call = self.recorded.add(target, args, kwargs, specs, node.name)
+        self.recorded.strides |= {v: t.stride() for v, t in zip(call.results, results)}
+        ours = iter(call.results)
+        if isinstance(result, (list, tuple)):
+            self.values[node] = [next(ours) if is_tensor(r) else r for r in result]
+        elif results:
+            self.values[node] = call.result
+        return result
+
+    def corrected(self, node: torch.fx.Node, result: Any) -> Any:
+        """The results of a node in the dtypes that it has been seen to give."""
+        if node.name not in self.seen:
+            return result
+        dtypes = iter([getattr(torch, dtype) for _, dtype in self.seen[node.name]])
+        if not isinstance(result, (list, tuple)):
+            return result.to(next(dtypes))
+        return [r.to(next(dtypes)) if is_tensor(r) else r for r in result]
 
     def ours(self, argument: Any) -> Any:
         """An argument of FX with our values in it, and plain numbers where FX computed them."""
@@ -156,3 +199,8 @@ def is_tensor(item: Any) -> bool:
 def tensors_in(result: Any) -> list[torch.Tensor]:
     """The tensors among the results of an operator."""
     return list(filter(is_tensor, result if isinstance(result, (list, tuple)) else [result]))
+
+
+def check_dense(tensor: torch.Tensor) -> None:
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise NotCaptured(f"kernels are for dense tensors on cpu, not {tensor.layout} on {tensor.device}")

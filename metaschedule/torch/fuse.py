@@ -31,6 +31,7 @@ from .. import te
 from ..errors import InternalError
 from ..ir import Call, Program, subexpressions
 from ..space.facts import EXPENSIVE
+from .fallback import about
 from .graph import Graph, Node, Spec, Target, Value, values_in, with_values
 from .lowering import LOWERINGS, Kind, NotLowered, lower
 
@@ -123,7 +124,8 @@ class Fusion:
     def facts_of(self, node: Node) -> Facts:
         """Lowered on its own: whether that works, and whether it calls costly functions."""
         try:
-            results = lowered(node, {v: placeholder(v) for v in node.reads}, self.read)
+            with about(node):
+                results = lowered(node, {v: placeholder(v) for v in node.reads}, self.read)
         except NotLowered as why:
             return Facts(Kind.HEAVY, eager=str(why))
         stages = {t.stage for t in results if t is not None and t.stage is not None}

@@ -85,8 +85,15 @@ class Node:
         """The first result: the only one of most operators."""
         return self.results[0]
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether a call does more than give its results: it asserts something, or draws random numbers."""
+        if isinstance(self.target, str):
+            return False
+        return not self.results or torch.Tag.nondeterministic_seeded in self.target.tags
+
     def __repr__(self) -> str:
-        results = ", ".join(map(repr, self.results))
+        results = ", ".join(map(repr, self.results)) or "()"
         arguments = [shown(a) for a in self.args] + [f"{k}={shown(v)}" for k, v in self.kwargs.items()]
         return f"{results} = {self.target}({', '.join(arguments)})"
 
@@ -100,6 +107,7 @@ class Graph:
         self.constants: dict[Value, torch.Tensor] = {}
         self.nodes: list[Node] = []
         self.outputs: list[Any] = []
+        self.strides: dict[Value, tuple[int, ...]] = {}  # of values as traced; a model returns them so
         self._names: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
@@ -124,14 +132,26 @@ class Graph:
     ) -> Value:
         """Add a call, at the end or `before` a node, and return its first result. Shapes and dtypes of the
         `results` must be told for operators of ours; for ATen's torch is asked."""
-        node = Node(target, args, kwargs)
         if results is None:
             results = inferred(target, args, kwargs)
+        return self.add(target, args, kwargs, results, name, before).result
+
+    def add(
+        self,
+        target: Target,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: Sequence[Spec],
+        name: str | None = None,
+        before: Node | None = None,
+    ) -> Node:
+        """Add a call that may have no results at all."""
+        node = Node(target, args, kwargs)
         name = self._fresh(name or str(target).removeprefix("aten.").partition(".")[0])
         names = [name, *(f"{name}_{chr(ord('a') + i)}" for i in range(1, len(results)))]
         node.results = tuple(Value(n, *spec, node, i) for i, (n, spec) in enumerate(zip(names, results)))
         self.nodes.insert(len(self.nodes) if before is None else self.nodes.index(before), node)
-        return node.result
+        return node
 
     def readers(self, value: Value) -> list[Node]:
         """The nodes that read a value. It may be an output besides."""
@@ -151,11 +171,11 @@ class Graph:
         self.nodes.remove(node)
 
     def prune(self) -> None:
-        """Remove nodes and constants that no output needs."""
+        """Remove nodes and constants that no output and no effect needs."""
         needed = set(values_in(self.outputs))
         kept: list[Node] = []
         for node in reversed(self.nodes):
-            if needed & set(node.results):
+            if node.has_effect or needed & set(node.results):
                 needed.update(node.reads)
                 kept.append(node)
         self.nodes = kept[::-1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import Program, changed
 from ..schedule.primitive.winograd import ROUNDING
+from .fallback import about
 from .fuse import Group, fuse, program_of
 from .graph import Graph, Target
 from .lowering import Kind, NotLowered
@@ -34,9 +35,14 @@ def pieces(graph: Graph) -> Pieces:
     rewrite(graph)
     outputs = [replace(output, source=value) for output, value in zip(outputs, graph.outputs, strict=True)]
     groups = fuse(graph)
-    programs = {g: program_of(g, graph) for g in groups if g.kind != Kind.VIEW and not g.eager}
+    programs = {g: program(g, graph) for g in groups if g.kind != Kind.VIEW and not g.eager}
     alternatives = {g: other for g in programs if (other := alternative(g, graph))}
     return Pieces(graph, groups, programs, alternatives, outputs)
+
+
+def program(group: Group, graph: Graph) -> Program:
+    with about(group.name):
+        return program_of(group, graph)
 
 
 def alternative(group: Group, graph: Graph) -> Program | None:

@@ -22,7 +22,7 @@ from .fuse import Group, parameter_names
 from .graph import Spec, Value, values_in, with_values
 from .kernels import Compiled
 from .memory import Need, placed
-from .outputs import COPY, Output
+from .outputs import COPY, Given, Output
 from .pipeline import Pieces
 
 CONSTANTS, MEMORY, FIRST = 0, 1, 2  # bases
@@ -49,14 +49,16 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class EagerStep:
-    """A node that torch computes; its results are the bases from `base` on. `why` it is not ours."""
+    """A node that torch computes; its results are the bases from `base` on. `why` it is not ours. `name` is
+    that of the node."""
 
     target: OpOverload
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     base: int
-    results: int
+    results: tuple[Spec, ...]
     why: str
+    name: str
 
 
 @dataclass
@@ -146,12 +148,15 @@ class Planner:
         found: list[Output] = []
         for output in self.outputs:
             views = output.views
+            if output.origin in self.graph.inputs:
+                found.append(Output(Given(self.graph.inputs.index(output.origin)), None, views))
+                continue
             if isinstance(output.source, Value):
                 root = self.root(output.source)
                 shared = root.node is None or owners.setdefault(root, output.origin) is not output.origin
                 views = (COPY, *views) if shared and output.is_own else views
             source = with_values(output.source, self.ref)
-            found.append(Output(source, None, views))
+            found.append(Output(source, None, views, output.strides))
         return found
 
     def constant(self, tensor: Any) -> Place:
@@ -209,8 +214,10 @@ class Planner:
         if not isinstance(node.target, OpOverload):
             raise InternalError(f"{node} has no lowering: {group.eager}")
         args, kwargs = with_values((node.args, node.kwargs), self.ref)
-        base = self.places[node.result].base
-        return EagerStep(node.target, args, kwargs, base, len(node.results), group.eager)
+        base = self.places[node.result].base if node.results else FIRST
+        results = tuple([value.spec for value in node.results])
+        name = node.result.name if node.results else str(node.target)
+        return EagerStep(node.target, args, kwargs, base, results, group.eager, name)
 
 
 def nbytes(value: Value) -> int:

@@ -14,10 +14,20 @@ import torch
 from ..runtime import pages
 from ..runtime.sequence import KernelCall, Place
 from ..runtime.sequence import Sequence as KernelSequence
-from .capture import tensors_in
-from .graph import replaced
-from .outputs import Output
+from .capture import draws, tensors_in
+from .graph import replaced, spec_of
+from .outputs import Given, Output, restrided
 from .plan import CONSTANTS, FIRST, MEMORY, EagerStep, KernelStep, Plan, Ref
+
+
+class Unexpected(Exception):
+    """An eager step gave other results than those that were planned: a node's name, and what it gave."""
+
+    def __init__(self, step: EagerStep, results: Sequence[torch.Tensor]) -> None:
+        self.name, self.results = step.name, tuple([spec_of(t) for t in results])
+        planned = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in step.results)
+        given = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in self.results)
+        super().__init__(f"{step.name} = {step.target} was planned to give {planned}, but gave {given}")
 
 
 class Runner:
@@ -27,6 +37,7 @@ class Runner:
         self.plan = plan
         self._parts: list[KernelSequence | EagerStep] = self._divided(plan.steps)
         self._returned = [(shape, getattr(torch, dtype)) for shape, dtype in plan.returned]
+        self._draws = any(isinstance(step, EagerStep) and draws(step.target) for step in plan.steps)
         self._none_yet = [0] * plan.eager_results
         self._idle: list[torch.Tensor] = []  # memory that no call uses now
 
@@ -54,6 +65,16 @@ class Runner:
         return KernelCall(self.plan.kernels[step.kernel].kernel, tuple(arguments), step.workspace)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        if not self._draws:
+            return self._run(inputs)
+        before = torch.get_rng_state()
+        try:
+            return self._run(inputs)
+        except Exception:  # whoever does it again draws the same numbers
+            torch.set_rng_state(before)
+            raise
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
         tensors = [dense(t) for t in inputs]
         tensors += [torch.empty(shape, dtype=dtype) for shape, dtype in self._returned]
         memory = self._memory()
@@ -66,9 +87,8 @@ class Runner:
                 results = self._eager(part, memory, tensors)
                 tensors += results
                 at = part.base - MEMORY
-                bases[at : at + part.results] = [t.data_ptr() for t in results]
-        tensors[: len(inputs)] = inputs  # returned as they were given
-        outputs = [self._output(output, memory, tensors) for output in self.plan.outputs]
+                bases[at : at + len(results)] = [t.data_ptr() for t in results]
+        outputs = [self._output(output, inputs, memory, tensors) for output in self.plan.outputs]
         self._idle.append(memory)
         return outputs
 
@@ -97,18 +117,29 @@ class Runner:
         """The results of a node by torch: dense, and in memory of their own."""
         args, kwargs = replaced((step.args, step.kwargs), Ref, lambda ref: self._tensor(ref, memory, tensors))
         with torch.no_grad():
-            results = [dense(t) for t in tensors_in(step.target(*args, **kwargs))]
+            results = tensors_in(step.target(*args, **kwargs))
+        if tuple([spec_of(t) for t in results]) != step.results or not all(map(is_dense, results)):
+            raise Unexpected(step, results)
         ours = memory.untyped_storage().data_ptr()
-        return [t.clone() if t.untyped_storage().data_ptr() == ours else t for t in results]
+        return [t.clone() if t.untyped_storage().data_ptr() == ours else t for t in map(dense, results)]
 
-    def _output(self, output: Output, memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Any:
-        if not isinstance(output.source, Ref):
+    def _output(
+        self,
+        output: Output,
+        inputs: Sequence[torch.Tensor],
+        memory: torch.Tensor,
+        tensors: Sequence[torch.Tensor],
+    ) -> Any:
+        if isinstance(output.source, Ref):
+            tensor = self._tensor(output.source, memory, tensors)
+        elif isinstance(output.source, Given):
+            tensor = inputs[output.source.number]
+        else:
             return output.source
-        tensor = self._tensor(output.source, memory, tensors)
         for view in output.views:
             seen: Any = view.target(tensor, *view.args)
             tensor = seen[view.index] if isinstance(seen, (list, tuple)) else seen
-        return tensor
+        return tensor if output.strides is None else restrided(tensor, output.strides)
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -116,3 +147,7 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_contiguous() and not tensor.is_neg():
         return tensor
     return tensor.resolve_neg().contiguous()
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and tensor.device.type == "cpu"

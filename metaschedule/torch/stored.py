@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 from ..runtime.sequence import Place
 from .graph import spec_of
 from .kernels import Compiled
-from .outputs import Output, ViewCall
+from .outputs import Given, Output, ViewCall
 from .plan import EagerStep, KernelStep, Plan, Ref
 
 NAMED = {  # what operators take besides tensors and numbers, by the names torch has for them
@@ -29,7 +29,9 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "eager_results": plan.eager_results,
         "constants": [spec_of(tensor) for tensor in plan.constants],
         "steps": [step_to_json(step) for step in plan.steps],
-        "outputs": [(encoded(o.source), [call_to_json(view) for view in o.views]) for o in plan.outputs],
+        "outputs": [
+            (encoded(o.source), [call_to_json(view) for view in o.views], o.strides) for o in plan.outputs
+        ],
         "memory": plan.memory,
         "threads": plan.threads,
     }
@@ -46,7 +48,7 @@ def plan_from_json(
         [tensor(shape, dtype, constant(n)) for n, (shape, dtype) in enumerate(data["constants"])],
         list(kernels),
         [step_from_json(step) for step in data["steps"]],
-        [Output(decoded(source), None, views_from_json(views)) for source, views in data["outputs"]],
+        [output_from_json(*output) for output in data["outputs"]],
         data["memory"],
         data["threads"],
     )
@@ -60,8 +62,9 @@ def tensor(shape: Sequence[int], dtype: str, values: bytes) -> torch.Tensor:
     return result
 
 
-def views_from_json(data: Sequence[Any]) -> tuple[ViewCall, ...]:
-    return tuple([ViewCall(**call_from_json(view)) for view in data])
+def output_from_json(source: Any, views: Sequence[Any], strides: Sequence[int] | None) -> Output:
+    calls = tuple([ViewCall(**call_from_json(view)) for view in views])
+    return Output(decoded(source), None, calls, None if strides is None else tuple(strides))
 
 
 def step_to_json(step: KernelStep | EagerStep) -> dict[str, Any]:
@@ -70,7 +73,9 @@ def step_to_json(step: KernelStep | EagerStep) -> dict[str, Any]:
 
 def step_from_json(data: Mapping[str, Any]) -> KernelStep | EagerStep:
     if "target" in data:
-        return EagerStep(**call_from_json(data))
+        call = call_from_json(data)
+        call["results"] = tuple([(tuple(shape), dtype) for shape, dtype in call["results"]])
+        return EagerStep(**call)
     arguments = tuple([Place(*place) for place in data["arguments"]])
     return KernelStep(data["kernel"], arguments, Place(*data["workspace"]), data["name"])
 
@@ -95,6 +100,8 @@ def encoded(item: Any) -> Any:
         return {"dict": {key: encoded(value) for key, value in item.items()}}
     if isinstance(item, Ref):
         return {"ref": [item.place, item.shape, item.dtype]}
+    if isinstance(item, Given):
+        return {"given": item.number}
     if isinstance(item, OpOverload):
         return {"operator": str(item).split(".")}
     if isinstance(item, torch.device):
@@ -116,6 +123,8 @@ def decoded(data: Any) -> Any:
     if kind == "ref":
         place, shape, dtype = value
         return Ref(Place(*place), tuple(shape), dtype)
+    if kind == "given":
+        return Given(value)
     if kind == "operator":
         found: Any = torch.ops
         for name in value:

@@ -33,7 +33,7 @@ def fold_constants(graph: Graph) -> None:
     known: dict[Value, torch.Tensor] = dict(graph.constants)
     folded: set[Node] = set()
     for node in graph.nodes:
-        if is_pure(node) and all(v in known for v in node.reads):
+        if not isinstance(node.target, str) and not node.has_effect and all(v in known for v in node.reads):
             known.update(zip(node.results, computed(node, known)))
             returned = any(v in graph.outputs for v in node.results)
             of_nothing = any(math.prod(v.shape) == 0 for v in node.reads)
@@ -54,11 +54,6 @@ def fold_constants(graph: Graph) -> None:
             node.change_reads(constant)
     graph.outputs = with_values(graph.outputs, constant)
     graph.prune()
-
-
-def is_pure(node: Node) -> bool:
-    """An operator that torch can run, with the same result every time."""
-    return not isinstance(node.target, str) and torch.Tag.nondeterministic_seeded not in node.target.tags
 
 
 def computed(node: Node, known: dict[Value, torch.Tensor]) -> list[Any]:

@@ -32,7 +32,7 @@ def simplify_views(graph: Graph) -> None:
       return relu
     """
     for node in list(graph.nodes):
-        if node.result in graph.outputs:
+        if not node.results or node.result in graph.outputs:
             continue
         if is_view(node):
             new = viewed(graph, node, node.reads[0])

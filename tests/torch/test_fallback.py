@@ -1,0 +1,207 @@
+"""What we cannot do runs in eager, with one warning and one attempt; `strict` raises instead."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import metaschedule as ms  # noqa: E402
+from metaschedule.errors import InternalError  # noqa: E402
+from metaschedule.runtime import KernelAssertion  # noqa: E402
+from metaschedule.torch import backend as backend_function  # noqa: E402
+from metaschedule.torch import kernels, pipeline, runner  # noqa: E402
+from metaschedule.torch.backend import EVERY, MOST_SHAPES  # noqa: E402
+from metaschedule.torch.fallback import REASONS  # noqa: E402
+
+nn = torch.nn
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Any:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    REASONS.clear()
+    with torch.no_grad():
+        yield
+
+
+def compiled(model: Any, strict: bool = False, **options: Any) -> Any:
+    return torch.compile(model, backend=backend_function, options={"strict": strict}, **options)
+
+
+def break_compiler(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    calls: list[int] = []
+
+    def fail(*_: Any) -> Any:
+        calls.append(1)
+        raise InternalError("broken on purpose")
+
+    monkeypatch.setattr(kernels.Compiler, "__call__", fail)
+    return calls
+
+
+def test_a_fault_of_ours_is_eager_said_once_and_tried_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = break_compiler(monkeypatch)
+    caplog.set_level(logging.DEBUG, "metaschedule")
+    model = nn.Linear(3, 4)
+    run, x = compiled(model), torch.randn(2, 3)
+    for _ in range(3):
+        torch.testing.assert_close(run(x), model(x))
+    model.weight.mul_(2)
+    torch.testing.assert_close(run(x), model(x))
+    assert len(calls) == 1
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    (warning,) = [r.getMessage() for r in warnings if "a graph runs in eager" in r.getMessage()]
+    assert "InternalError: broken on purpose" in warning
+    assert "report it" in warning
+    assert any(r.exc_info for r in caplog.records if r.levelno == logging.DEBUG)
+    (reason,) = REASONS
+    assert reason.startswith("InternalError: broken on purpose")
+    assert REASONS[reason] == 1
+    assert ms.torch.explain(model, (x,)).fallbacks[reason] == 1
+
+
+def test_strict_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_compiler(monkeypatch)
+    with pytest.raises(InternalError, match="broken on purpose"):
+        compiled(nn.Linear(3, 4), strict=True)(torch.randn(2, 3))
+
+
+def test_interrupts_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernels.Compiler, "__call__", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(nn.Linear(3, 4))(torch.randn(2, 3))
+
+
+def test_the_node_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(group: Any, *_: Any) -> Any:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(pipeline, "program_of", fail)
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(lambda x: torch.relu(x) * 2)(x), torch.relu(x) * 2)
+    assert "KeyError: 'lost' (at relu_mul)" in caplog.text
+
+
+DEPENDING = [
+    lambda x: x[x > 0] * 2,
+    lambda x: torch.nonzero(x) + 1,
+    lambda x: x * x.sum().item(),
+    lambda x: torch.unique(x.round()) + 1,
+    lambda x: torch.masked_select(x, x > 0).sum(),
+    lambda x: x.repeat_interleave(torch.tensor([1, 2, 3, 1]), 0) * 2,
+]
+
+
+@pytest.mark.parametrize("number", range(len(DEPENDING)))
+def test_shapes_that_depend_on_values(number: int) -> None:
+    model = DEPENDING[number]
+    x = torch.randn(4, 3)
+    settings = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+    with torch._dynamo.config.patch(**settings):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(model)(x), model(x))
+            x = torch.randn(4, 3)
+
+
+def test_an_exported_model_whose_shapes_depend_on_values(tmp_path: Any) -> None:
+    class Model(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[x > 0] * 2
+
+    x = torch.randn(4, 3)
+    exported = torch.export.export(Model(), (x,))
+    artefact = ms.torch.compile(exported)
+    for y in (x, torch.randn(4, 3)):
+        torch.testing.assert_close(artefact(y), Model()(y))
+    with pytest.raises(ValueError, match="runs in eager and cannot be saved"):
+        artefact.save(tmp_path / "model.ms")
+    with pytest.raises(ms.torch.NotCaptured):
+        ms.torch.compile(exported, strict=True)
+
+
+def test_energies_and_forces() -> None:
+    net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def model(x: Any) -> Any:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            energy = net(x).sum()
+            (gradient,) = torch.autograd.grad(energy, x)
+        return energy.detach(), -gradient
+
+    x = torch.randn(5, 3)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(model, strict=True)(x), model(x))
+
+
+def test_a_training_step() -> None:
+    model = nn.Linear(3, 2)
+    run = compiled(model, strict=True)
+    with torch.enable_grad():
+        run(torch.randn(4, 3)).sum().backward()
+    assert model.weight.grad is not None
+
+
+@pytest.mark.parametrize("make", ["sparse", "meta"])
+def test_tensors_that_kernels_do_not_take(make: str) -> None:
+    x = torch.randn(3, 3)
+    x = x.to_sparse() if make == "sparse" else x.to("meta")
+    found = compiled(lambda x: x * 2)(x)
+    assert (found.layout, found.device) == (x.layout, x.device)
+
+
+def test_a_custom_operator_that_writes() -> None:
+    @torch.library.custom_op("mstest::double_", mutates_args=("x",))
+    def double(x: torch.Tensor) -> None:
+        x.mul_(2)
+
+    def model(x: Any) -> Any:
+        y = x + 1
+        torch.ops.mstest.double_(y)
+        return y * 3
+
+    x = torch.randn(4)
+    torch.testing.assert_close(compiled(model)(x), (x + 1) * 6)
+
+
+def test_a_kernel_that_fails_gives_what_eager_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise KernelAssertion("index 7 of 5")
+
+    model = nn.Embedding(5, 4)
+    run = compiled(lambda x: model(x) * 2, strict=True)
+    good, bad = torch.tensor([1, 4]), torch.tensor([1, 7])
+    torch.testing.assert_close(run(good), model(good) * 2)
+    monkeypatch.setattr(runner.KernelSequence, "__call__", fail)
+    torch.testing.assert_close(run(good), model(good) * 2)
+    with pytest.raises(IndexError, match="index out of range in self"):
+        run(bad)
+
+
+def test_specialisations_are_bounded() -> None:
+    def model(x: Any, n: int) -> Any:
+        return x * n + 1
+
+    before = set(EVERY)
+    run, x = compiled(model, dynamic=True), torch.randn(3)
+    for n in range(2, 40):
+        torch.testing.assert_close(run(x, n), x * n + 1)
+    assert all(len(one.known) <= MOST_SHAPES + 1 for one in set(EVERY) - before)
+
+
+def test_strides_of_inputs_may_change() -> None:
+    run = compiled(lambda x: (x * 2, x.t() + 1), strict=True)
+    for x in (torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(4, 12)[:, ::2]):
+        found, other = run(x)
+        torch.testing.assert_close(found, x * 2)
+        assert (found.stride(), other.stride()) == ((x * 2).stride(), (x.t() + 1).stride())
