@@ -22,10 +22,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 
 from .. import database as databases
-from ..runtime import KernelAssertion
+from ..runtime import KernelError
 from ..target import resolve
 from .alternatives import faster_programs
 from .capture import capture, decompositions
+from .copies import copied_inputs
 from .fallback import GradientsRequired, attempt, give_up
 from .graph import Graph, Spec
 from .kernels import Compiler
@@ -74,11 +75,20 @@ def backend(
 
 
 def functional(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], build: Build, strict: bool = False
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    build: Build,
+    strict: bool = False,
+    copy: bool = False,
 ) -> Callable[..., Any]:
-    """A graph of Dynamo that will run as what `build` makes of it; in eager, if that is nothing."""
+    """A graph of Dynamo that will run as what `build` makes of it; in eager, if that is nothing. With `copy`
+    it gets copies of the inputs that it writes to."""
+    written = set(range(len(inputs)))
 
     def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Specialised:
+        if len(metadata().input_info) == len(inputs):
+            written.clear()
+            written.update(n for n, info in enumerate(metadata().input_info) if info.mutates_data)
         return Specialised(functional, weights_among_inputs(), build, strict)
 
     def make() -> Callable[..., Any]:
@@ -89,13 +99,14 @@ def functional(
             fw_compiler=refuse_gradients, inference_compiler=compile, decompositions=decompositions()
         )(module, inputs)
 
-    return attempt(make, strict) or module.forward
+    run = attempt(make, strict) or module.forward
+    return (lambda *args: run(*copied_inputs(args, written))) if copy else run
 
 
 def keep_assertions(module: torch.fx.GraphModule) -> None:
     """Give assertions without a message eager's: AOTAutograd drops them otherwise."""
     for node in module.graph.nodes:
-        if node.target is torch._assert_async and len(node.args) == 1:
+        if node.target is torch._assert_async and len(node.args) == 1:  # pyright: ignore
             node.args = (*node.args, "Expected Tensor with single nonzero value, but got zero")
 
 
@@ -111,9 +122,15 @@ def register() -> None:
 
 def weights_among_inputs() -> list[int]:
     """Which inputs of the graph being compiled are parameters and buffers that the graph leaves alone."""
-    metadata = TracingContext.get().fw_metadata
-    assert metadata is not None
-    return [i for i in metadata.static_input_indices if not metadata.input_info[i].mutates_data]
+    found = metadata()
+    return [i for i in found.static_input_indices if not found.input_info[i].mutates_data]
+
+
+def metadata() -> Any:
+    """What AOTAutograd knows of the graph being compiled."""
+    found = TracingContext.get().fw_metadata
+    assert found is not None
+    return found
 
 
 def built(graph: Graph, options: Options) -> Runner:
@@ -183,7 +200,7 @@ class Specialised:
             return self.module(*args)
         try:
             return found.runner([args[i] for i in found.inputs])
-        except KernelAssertion as failure:
+        except KernelError as failure:
             return self._fail(args, failure)
         except Unexpected as surprise:
             with self.lock:
@@ -248,7 +265,7 @@ class Specialised:
             self.known = others
             self.known = {**others, key: self._built(args)}
 
-    def _fail(self, args: list[Any], failure: KernelAssertion) -> list[Any]:
+    def _fail(self, args: list[Any], failure: KernelError) -> list[Any]:
         """A kernel has failed: eager says why, in its own words."""
         results = self.module(*args)
         log.debug("a kernel failed where eager does not: %s", failure)

@@ -141,14 +141,12 @@ class Recorder(torch.fx.Interpreter):
         """Write a call down; gives its results as they will be."""
         if target._schema.is_mutable:
             raise NotCaptured(f"{target} writes to what it is given")
-        if not tensors_in(result) and not self.reads_tensors(node):
-            return result  # computed from numbers alone, or an assertion about them that held
+        if not tensors_in(result) and (result is not None or not self.reads_tensors(node)):
+            return result  # the size of something, or an assertion about sizes that held
         result = self.corrected(node, result)
         results = tensors_in(result)
         for tensor in results:
             check_dense(tensor)
-        if not results and result is not None:
-            raise NotCaptured(f"{target} gives a number that depends on values")
         if target is torch.ops.aten.as_strided.default and not is_whole(self.env[node.all_input_nodes[0]]):
             raise NotCaptured("as_strided of a tensor that is not contiguous, or part of a larger one")
         if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):

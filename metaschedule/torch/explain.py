@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from ..target import resolve
 from .alternatives import faster_programs
 from .backend import functional
 from .capture import capture_exported
+from .copies import untouched
+from .fallback import REASONS
 from .fuse import Group
 from .graph import Graph
 from .lowering import Kind
@@ -25,8 +28,8 @@ from .tasks import DatabaseLike, opened, tasks, tune_programs
 
 
 def models(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[Pieces]:
-    """The graphs of a model, in pieces: several where Dynamo cannot trace it in one. It is run once, in
-    eager."""
+    """The graphs of a model, in pieces: several where Dynamo cannot trace it in one. A copy of it is run
+    once, in eager."""
     if isinstance(model, ExportedProgram):
         return [pieces(capture_exported(model))]
     found: list[Pieces] = []
@@ -35,13 +38,15 @@ def models(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | Non
         def keep(graph: Graph) -> None:
             found.append(pieces(graph))
 
-        return functional(module, inputs, keep)
+        return functional(module, inputs, keep, copy=True)
 
-    with torch.no_grad():
-        torch.compile(model, backend=look)(*args, **(kwargs or {}))
-        if not found:  # Dynamo gives up on code that it has compiled often
-            torch._dynamo.reset()
-            torch.compile(model, backend=look)(*args, **(kwargs or {}))
+    failures = REASONS.total()
+    for _ in range(2):
+        with torch.no_grad(), untouched(model, args, kwargs) as (own, own_args, own_kwargs):
+            torch.compile(own, backend=look)(*own_args, **own_kwargs)
+        if found or REASONS.total() > failures:
+            return found
+        torch._dynamo.reset()  # Dynamo gives up on code that it has compiled often
     if not found:
         raise RuntimeError(
             "torch.compile found no graph in the model; see TORCH_LOGS=graph_breaks,recompiles"
@@ -62,9 +67,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
+    """`fallbacks` counts the graphs that have run in eager as a whole in this process, by reason."""
+
     rows: list[Row]
     views: int  # nodes that cost nothing
     graphs: int
+    fallbacks: Counter[str] = field(default_factory=Counter)
 
     @property
     def eager(self) -> list[Row]:
@@ -88,6 +96,8 @@ class Explanation:
         console = Console(width=120)
         with console.capture() as text:
             console.print(self.table())
+            for reason, count in self.fallbacks.most_common():
+                console.print(f"{count} graph(s) in this process in eager: {reason}", markup=False)
         return text.get()
 
 
@@ -104,9 +114,12 @@ def explain(
     >>> [(row.name, row.eager) for row in explain(model, (torch.ones(2, 8),)).rows]
     [('addmm_relu', '')]
     """
+    before = Counter(REASONS)
     found = models(model, args, kwargs)
     target = resolve("native").with_cores(torch.get_num_threads())
-    rows: dict[str, Row] = {}
+    rows: dict[str, Row] = {
+        reason: Row("whole graph", [], count, reason, None) for reason, count in (REASONS - before).items()
+    }
     with opened(database, readonly=True) as db:
         for one in [faster_programs(model, db, target) for model in found]:
             for group in one.groups:
@@ -115,7 +128,7 @@ def explain(
                     record = db.best(program, target) if db and program else None
                     add(rows, group, program, record and record.latency)
     views = sum(g.kind == Kind.VIEW and not g.eager for one in found for g in one.groups)
-    return Explanation(list(rows.values()), views, len(found))
+    return Explanation(list(rows.values()), views, len(found), Counter(REASONS))
 
 
 def add(rows: dict[str, Row], group: Group, program: Program | None, latency: float | None) -> None:

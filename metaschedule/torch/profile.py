@@ -18,6 +18,7 @@ from ..target import resolve
 from ..workloads import operations
 from .alternatives import faster_programs
 from .backend import functional
+from .copies import untouched
 from .explain import key_of
 from .graph import Graph
 from .kernels import Compiler
@@ -108,14 +109,14 @@ def profile(
         return made[-1][1]
 
     torch._dynamo.reset()
-    run = torch.compile(model, backend=lambda module, inputs: functional(module, inputs, build))
     whole = math.inf
     times: list[list[float]] = []
-    with torch.no_grad():
-        run(*args, **(kwargs or {}))
+    with torch.no_grad(), untouched(model, args, kwargs) as (own, own_args, own_kwargs):
+        run = torch.compile(own, backend=lambda graph, inputs: functional(graph, inputs, build, copy=True))
+        run(*own_args, **own_kwargs)
         for _ in range(calls):
             start = time.perf_counter()
-            run(*args, **(kwargs or {}))
+            run(*own_args, **own_kwargs)
             took = time.perf_counter() - start
             if took < whole:
                 whole, times = took, [list(runner.seconds) for _, runner in made]

@@ -56,10 +56,19 @@ def plan_from_json(
 
 def tensor(shape: Sequence[int], dtype: str, values: bytes) -> torch.Tensor:
     """In memory of torch's, which is aligned."""
-    result = torch.empty(shape, dtype=getattr(torch, dtype))
+    result = torch.empty(shape, dtype=dtype_named(dtype))
+    if len(values) != result.numel() * result.element_size():
+        raise ValueError(f"a constant {dtype}{list(shape)} has {len(values)} bytes")
     if values:
         result.view(-1).view(torch.uint8).copy_(torch.frombuffer(bytearray(values), dtype=torch.uint8))
     return result
+
+
+def dtype_named(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"{name} is not a dtype")
+    return found
 
 
 def output_from_json(source: Any, views: Sequence[Any], strides: Sequence[int] | None) -> Output:
@@ -129,5 +138,7 @@ def decoded(data: Any) -> Any:
         found: Any = torch.ops
         for name in value:
             found = getattr(found, name)
+        if not isinstance(found, OpOverload):
+            raise ValueError(f"{'.'.join(value)} is not an operator of torch")
         return found
     return torch.device(value) if kind == "device" else getattr(torch, value)
