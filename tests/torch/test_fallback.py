@@ -1,5 +1,6 @@
 """What we cannot do runs in eager, with one warning and one attempt; `strict` raises instead."""
 
+# pyright: reportInvalidTypeForm=false
 from __future__ import annotations
 
 import logging

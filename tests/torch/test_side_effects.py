@@ -1,5 +1,6 @@
 """What a graph does besides giving results: assertions, random numbers; and eager steps that surprise."""
 
+# pyright: reportInvalidTypeForm=false
 from __future__ import annotations
 
 from typing import Any
