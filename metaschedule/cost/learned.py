@@ -23,6 +23,7 @@ ROUNDS = 120  # of boosting, with all records of the fit
 MORE_ROUNDS = 20  # on top, once there are more records than a whole fit has time for
 MOST_RECORDS = 1024  # in one fit: the latest
 FEWEST_RECORDS = 8  # that are worth a fit
+SHORTEST = 1e-9  # seconds; a program without a store takes none, and ratios are learnt
 PARAMETERS = {
     "objective": "reg:squarederror", "eta": 0.1, "max_depth": 5, "min_child_weight": 2, "subsample": 0.8,
     "colsample_bytree": 0.3, "lambda": 1.0, "base_score": 0.0, "tree_method": "hist", "max_bin": 64,
@@ -54,7 +55,7 @@ class Learned:
         if not pairs:
             return
         rows, prior = self.describe([p for p, _ in pairs])
-        measured = np.array([y for _, y in pairs])
+        measured = np.maximum(np.array([y for _, y in pairs]), SHORTEST)
         self.accuracy = rank_correlation(prior * np.exp(self.correction(rows)), measured)
         ratios = np.log(measured / prior)
         self.rows = np.concatenate([self.rows, rows]) if len(self.rows) else rows
@@ -67,7 +68,7 @@ class Learned:
         table = Table(programs)
         estimate = Estimate(table, self.target)
         prior = np.bincount(table.owner, weights=estimate.seconds, minlength=table.count)
-        return pooled(table, estimate, self.target).astype(np.float32), np.maximum(prior, 1e-9)
+        return pooled(table, estimate, self.target).astype(np.float32), np.maximum(prior, SHORTEST)
 
     def correction(self, rows: np.ndarray) -> np.ndarray:
         if self.trees is None or not len(rows):

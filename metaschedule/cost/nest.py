@@ -80,7 +80,7 @@ class Nest:
 
 
 def nests(program: Program | Schedule) -> list[Nest]:
-    """The stores of a program, in order.
+    """The stores of a program that may run, in order.
 
     >>> from metaschedule import workloads
     >>> update = nests(workloads.create("GMM", b=1, n=4, m=8, k=16))[-1]
@@ -180,6 +180,8 @@ class _Walk:
 
     def loop(self, s: For, key: Key | None) -> None:
         extent = self.forms.bind_loop(s.var, s.extent)
+        if extent < 1:
+            return  # nothing in it runs
         if extent == 1:
             self.inside(s.body, key)
             return

@@ -130,7 +130,8 @@ class Table:
             for a, access in enumerate(row.nest.accesses):
                 buffer = access.buffer
                 if buffer.shape:
-                    self.shape[s, a, -len(buffer.shape) :] = buffer.shape
+                    # A store that runs may name an empty buffer where a condition does not let it read.
+                    self.shape[s, a, -len(buffer.shape) :] = [max(n, 1) for n in buffer.shape]
                 self.item[s, a] = ITEM_BYTES[buffer.dtype]
                 self.local[s, a] = access.shared > 0
                 if access.shared:

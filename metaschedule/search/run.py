@@ -40,6 +40,8 @@ class Budget:
 
     def left(self, done: int) -> float:
         """The share that is left after so many trials."""
+        if self.trials == 0:
+            return 0.0  # of no program
         trials = 1.0 if self.trials is None else 1 - done / self.trials
         minutes = 1.0 if self.minutes is None else 1 - self.elapsed / (60 * self.minutes)
         return max(0.0, min(trials, minutes))

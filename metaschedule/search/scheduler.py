@@ -7,6 +7,7 @@ from typing import Protocol
 
 RECENT = 0.5  # how much the latest progress counts, beside what a program has had so far
 WINDOW = 3  # steps that are the latest
+SHORTEST = 1e-9  # seconds: what takes none has nothing to win
 
 
 class Tuned(Protocol):
@@ -43,7 +44,7 @@ def expected_gain(task: Tuned) -> float:
         return 0.0  # nothing worked so far
     (before, slow), (now, fast) = task.course[-WINDOW:][0], task.course[-1]
     recent = (slow - fast) / (now - before) if now > before else fast / task.trials
-    weight = 1 / fast if task.weight is None else task.weight
+    weight = 1 / max(fast, SHORTEST) if task.weight is None else task.weight
     return weight * (RECENT * recent + (1 - RECENT) * fast / task.trials)
 
 

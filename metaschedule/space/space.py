@@ -213,6 +213,9 @@ def applied(
     except ScheduleError as error:
         refused[name_of(module), error.message] += 1
         return None
+    except Exception as error:  # a bug: it goes on, and says whose it is
+        error.add_note(f"in module {name_of(module)}, at block {name!r} of {sch.state.original.name}")
+        raise
 
 
 def name_of(part: Any) -> str:

@@ -9,8 +9,10 @@ import numpy as np
 
 import metaschedule as ms
 from metaschedule.codegen import generate
+from metaschedule.errors import ScheduleError
 from metaschedule.ir import Program, blocks
 from metaschedule.runtime import Executable
+from metaschedule.space import Space
 from metaschedule.space.facts import volume
 from metaschedule.target import resolve
 
@@ -27,6 +29,15 @@ def reference(program: Program) -> tuple[list[np.ndarray], np.ndarray]:
     inputs = random_inputs(program)
     exe = Executable(generate(program, resolve("native"), fma=False), threads=1)
     return inputs, np.asarray(exe(*inputs))
+
+
+def is_buildable(space: Space, sch: ms.Schedule) -> bool:
+    """Whether the checks of a space let a candidate through; on another machine others are."""
+    try:
+        space.check(sch)
+    except ScheduleError:
+        return False  # code that no cache holds, for one
+    return True
 
 
 def assert_candidate(

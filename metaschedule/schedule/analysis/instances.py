@@ -56,6 +56,8 @@ def domain_within(s: State, key: Key) -> Domain:
 
 def covers_domain(s: State, block: Block) -> bool:
     """Whether the loops around a block, within its scope, certainly reach every point of its iterators."""
+    if any(as_int(it.extent) == 0 for it in block.iters):
+        return True  # there is none
     for key in s.ancestors(block.name):
         if isinstance(key, str):
             break
