@@ -5,8 +5,8 @@ a load in range for all values of the loops and block iterators around? Mostly y
 then there is nothing more to do. Of the lowered program, only for buffers where the answer was no, and for
 indices that contain loaded values: is the index in range, given the conditions around it?
 
-A loaded value may be any of its dtype. Arithmetic on it wraps round, which `arith` ignores, so `Ranges` goes
-through it with intervals that know:
+A loaded value may be any of its dtype. Arithmetic on it wraps round, which `arith` ignores, so `range_of`
+goes through it with intervals that know:
 
 >>> from metaschedule.ir import Buffer, Var, maximum, minimum
 >>> index, i = Buffer("I", (8,), "int64"), Var("i")
