@@ -20,6 +20,21 @@ _LOCK = threading.RLock()  # LLVM's one global context is not thread-safe
 _READY: set[str] = set()
 
 
+def enter_llvm() -> None:
+    """Wait until nobody is inside LLVM: a process that forks meanwhile would wait, in the child, for a thread
+    that is not there. llvmlite has a lock of its own, which it also takes to free what it made."""
+    _LOCK.acquire()
+    llvm.ffi.lib._lock.__enter__()
+
+
+def leave_llvm() -> None:
+    llvm.ffi.lib._lock.__exit__(None, None, None)
+    _LOCK.release()
+
+
+os.register_at_fork(before=enter_llvm, after_in_parent=leave_llvm, after_in_child=leave_llvm)
+
+
 class CompileError(RuntimeError):
     """LLVM refused generated text: a bug of ours, never a user's. `path` is where the text was
     kept."""

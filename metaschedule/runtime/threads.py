@@ -5,12 +5,16 @@ each other (a torch operator alternated with a kernel on a second libgomp takes 
 so the order is: the library torch uses, if torch is imported, also when that happens later; else a
 libgomp that is already in the process; else the one bundled with xgboost, which tuning will load;
 else the system's. With none of them kernels run on one thread, and say so once.
+
+A forked process has the pools of its parent but not their threads, and a pool waits for them for ever. So the
+child gets a pool of its own: a second copy of the library, which has never started a thread.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import sys
 import time
 import warnings
@@ -33,10 +37,16 @@ class Threads:
     def __init__(self) -> None:
         self.source: str | None = None
         self.settled = False
+        self.forked = False  # the pools that are in the process have no threads
         self._libraries: list[ctypes.CDLL] = []  # keeps what the pointers point into
 
     def refresh(self) -> None:
         """Find the pool to use. Cheap, and called before every parallel kernel until `settled`."""
+        if self.forked and (stale := mapped_library("libgomp")) is not None:
+            self.settled = True
+            if not self._adopt("copy", stale, copied=True):
+                self._do_without("no copy of OpenMP could be loaded after a fork: kernels run on one thread")
+            return
         torch = sys.modules.get("torch")
         if torch is not None:
             if self._adopt("torch", torch_library()):
@@ -51,20 +61,26 @@ class Threads:
         for source, path in candidates():
             if self._adopt(source, path):
                 return
-        self.source = "none"
-        warnings.warn(
+        self._do_without(
             "no OpenMP library found (libgomp): kernels run on one thread; "
-            "install libgomp1 or xgboost-cpu, or import torch",
-            RuntimeWarning,
-            stacklevel=3,
+            "install libgomp1 or xgboost-cpu, or import torch"
         )
 
-    def _adopt(self, source: str, path: str | None) -> bool:
+    def forget(self) -> None:
+        """Kernels run on one thread, in this forked process, until `refresh` has found a pool."""
+        PROCESS.gomp_parallel = PROCESS.thread_num = PROCESS.num_threads = None
+        self.source, self.settled, self.forked = None, False, True
+
+    def _do_without(self, why: str) -> None:
+        self.source = "none"
+        warnings.warn(why, RuntimeWarning, stacklevel=4)
+
+    def _adopt(self, source: str, path: str | None, copied: bool = False) -> bool:
         """Point kernels at the pool of the library at `path`, or at the one that library uses."""
         if path is None:
             return False
         try:
-            library = ctypes.CDLL(path)
+            library = copied_library(path) if copied else ctypes.CDLL(path)
             addresses = [ctypes.cast(getattr(library, f), ctypes.c_void_p).value for f in FUNCTIONS]
         except (OSError, AttributeError):
             return False
@@ -98,6 +114,17 @@ def mapped_library(prefix: str) -> str | None:
         if ".so" in path and path.rpartition("/")[2].startswith(prefix):
             return "/" + path
     return None
+
+
+def copied_library(path: str) -> ctypes.CDLL:
+    """A library once more, with variables of its own: the system tells them by their file."""
+    file = os.memfd_create(Path(path).name)
+    try:
+        os.write(file, Path(path).read_bytes())
+        # By the process's number: a path that the parent has loaded already would be the parent's copy.
+        return ctypes.CDLL(f"/proc/{os.getpid()}/fd/{file}", mode=os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+    finally:
+        os.close(file)
 
 
 def bundled_with(package: str) -> str | None:
@@ -147,4 +174,5 @@ def get_num_threads() -> int:
 
 
 THREADS = Threads()
+os.register_at_fork(after_in_child=THREADS.forget)
 PROCESS.default_threads = native().cores
