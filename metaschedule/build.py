@@ -15,14 +15,16 @@ from .schedule import Schedule
 from .search import best_schedule
 from .space.untuned import untuned
 from .target import Target, resolve
+from .validation import Threads, checked
 
 
+@checked
 def build(
     program: Program | Schedule,
     *,
     target: Target | str = "native",
     constants: Mapping[str, Any] | None = None,
-    threads: int | None = None,
+    threads: Threads | None = None,
     database: str | os.PathLike[str] | Database | None = None,
     bounds: str = "checked",
 ) -> Executable:
@@ -51,8 +53,6 @@ def build(
     machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
     if isinstance(program, Program):
         program = chosen_schedule(with_constants(program, constants or ()), machine, database)
-    elif not isinstance(program, Schedule):
-        raise TypeError(f"build takes a Program or a Schedule, got {type(program).__name__}")
     return executable(program.program, machine, constants, threads, bounds)
 
 

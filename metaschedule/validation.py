@@ -91,6 +91,7 @@ class Within:
 
 Count: TypeAlias = Annotated[int, AtLeast(0)]
 Positive: TypeAlias = Annotated[int, AtLeast(1)]
+Threads: TypeAlias = Annotated[int, Within(1, 4096)]
 Randomness: TypeAlias = int | random.Random | np.random.Generator  # what `random_numbers` takes
 
 

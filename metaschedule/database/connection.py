@@ -78,6 +78,8 @@ def connect(path: Path | None, readonly: bool = False) -> sqlite3.Connection:
         create(connection)
         return connection
     with explained(path):
+        if path.is_dir():
+            raise DatabaseError(f"{path}: a directory; give a file in it")
         has_tables = path.exists() and path.stat().st_size > 0 and inspect(path)
         if readonly and not has_tables:
             raise DatabaseError(f"{path}: no tuning database there; check the path, or tune into it first")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..ir import Program, structural_hash
 from ..target import Target
+from ..validation import checked
 from . import lines
 from .connection import DatabaseError, connect, explained, missing_columns
 from .record import Record, Workload, key_of, workload_of
@@ -30,6 +31,7 @@ class Counts(NamedTuple):
     present: int
 
 
+@checked
 def open(path: str | os.PathLike[str] | Database | None, readonly: bool = False) -> Database:
     """The database in a file, created if there is none unless `readonly`; None: in memory.
 
@@ -71,25 +73,30 @@ class Database:
 
     # --- writing ---
 
+    @checked
     def add_program(self, program: Program) -> str:
         """Store a program, before its records; returns its structural hash."""
         workload = Workload(structural_hash(program), program.name, str(program))
         self._insert([workload], [])
         return workload.hash
 
+    @checked
     def add(self, record: Record) -> None:
         self.add_all([record])
 
+    @checked
     def add_all(self, records: Iterable[Record]) -> Counts:
         """All or none. A record that is there already, by its `uid`, is left alone."""
         return self._insert([], list(records))
 
+    @checked
     def merge(self, path: str | os.PathLike[str]) -> Counts:
         """Add what another database has and this one lacks."""
         with open(path, readonly=True) as other:
             records = other.records()  # first: the programs of all of them are then there
             return self._insert(other.workloads(), records)
 
+    @checked
     def import_(self, path: str | os.PathLike[str]) -> Counts:
         """Add the records of a file that `export` wrote, or nothing if a line of it is malformed."""
         entries = lines.read(Path(path))
@@ -133,6 +140,7 @@ class Database:
 
     # --- reading ---
 
+    @checked
     def records(
         self,
         program: Program | str | None = None,
@@ -145,6 +153,7 @@ class Database:
         wanted = {"workload": workload, "target": key, "outcome": outcome, "space": space}
         return self._select(wanted, "ORDER BY id")
 
+    @checked
     def best(self, program: Program | str, target: Target | str) -> Record | None:
         """The fastest of the confirmed records, or of all if none is confirmed. What was measured beside
         other work comes after all that was not."""
@@ -156,6 +165,7 @@ class Database:
         """The programs, in the order they were added."""
         return [Workload(*row) for row in self._rows("SELECT * FROM workloads ORDER BY rowid")]
 
+    @checked
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write all records as JSON lines; returns how many."""
         records = self.records()  # first: the programs of all of them are then there

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..validation import convert, converter, shown
-from .connection import LATER_COLUMNS, VERSION, DatabaseError
+from .connection import LATER_COLUMNS, VERSION, DatabaseError, explained
 from .record import Record, Workload
 
 FIELDS = [f.name for f in fields(Record)]
@@ -17,7 +17,7 @@ KEYS = {"schema", "name", "script", *FIELDS}
 
 
 def write(path: Path, entries: Iterable[tuple[Workload, Record]]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+    with explained(path), path.open("w", encoding="utf-8") as file:
         for workload, record in entries:
             line = {"schema": VERSION, "name": workload.name, "script": workload.script, **asdict(record)}
             file.write(json.dumps(line) + "\n")

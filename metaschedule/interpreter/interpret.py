@@ -8,11 +8,13 @@ import numpy as np
 
 from metaschedule.ir import Buffer, Program, numpy_dtype
 
+from ..validation import checked
 from .errors import InterpreterError
 from .memory import Memory, Tensor, element, fresh, given
 from .walk import Walk
 
 
+@checked
 def interpret(
     program: Program, *inputs: Any, lanes: bool | None = None
 ) -> np.ndarray | tuple[np.ndarray, ...]:
@@ -52,7 +54,10 @@ def check_inputs(program: Program, inputs: tuple[Any, ...]) -> list[np.ndarray]:
 
 
 def check_input(buffer: Buffer, at: int, value: Any) -> np.ndarray:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InterpreterError(f"input {at} ({buffer.name}): not an array: {error}") from None
     if array.shape != buffer.shape or array.dtype != numpy_dtype(buffer.dtype):
         raise InterpreterError(
             f"input {at} ({buffer.name}): expected {buffer.dtype} of shape {buffer.shape}, "

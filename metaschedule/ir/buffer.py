@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import check_dtype, is_integer
+from .dtypes import check_dtype, is_integer, numpy_dtype
 from .expr import Const, Expr, Load, as_expr
 
 # Where memory lives. "global" is the caller's or the workspace; the others are hints to lowering.
@@ -41,6 +41,8 @@ class Buffer:
         self.dtype = check_dtype(self.dtype)
         if self.scope not in SCOPES:
             raise ValueError(f"buffer {self.name}: unknown scope {self.scope!r}; known: {SCOPES}")
+        if math.prod([max(1, n) for n in self.shape]) * numpy_dtype(self.dtype).itemsize >= 2**63:
+            raise ValueError(f"{self.name}: the bytes of shape {self.shape} do not fit 63 bits")
         if self.data is not None and self.data.shape != self.shape:
             raise ValueError(f"table {self.name}: data of shape {self.data.shape}, not {self.shape}")
 
@@ -74,7 +76,7 @@ def check_shape(shape: Any, name: str) -> tuple[int, ...]:
     """A shape as a tuple of ints; a single int is a vector."""
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
-    if not isinstance(shape, Sequence):
+    if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
         raise TypeError(f"{name}: shape must be a tuple of integers, got {shape!r}")
     extents: list[int] = []
     for extent in shape:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..validation import checked
 from .buffer import Buffer, Region
 from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from .program import Program
@@ -22,11 +23,13 @@ from .visit import operands
 Node = Program | Stmt | Expr
 
 
+@checked
 def structural_equal(a: Node, b: Node) -> bool:
     """Whether two programs (statements, expressions) are the same up to names."""
     return encode(a) == encode(b)
 
 
+@checked
 def structural_hash(node: Node) -> str:
     """32 hexadecimal digits, equal for structurally equal nodes, stable across processes.
 

@@ -91,7 +91,7 @@ def read(path: str | os.PathLike[str]) -> Stored:
             for name in header["constants"]
         }
         return Stored(kernel, blobs["code"], constants, header["script"], header["threads"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise StorageError(f"{path}: not a saved executable: {error}") from error
 
 

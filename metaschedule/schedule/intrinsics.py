@@ -47,6 +47,7 @@ from ..ir import (
     operands,
     structural_equal,
 )
+from ..validation import checked
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +64,7 @@ class Intrinsic:
 INTRINSICS: dict[str, Intrinsic] = {}
 
 
+@checked
 def register_intrinsic(name: str, description: Program, implementation: Program) -> None:
     """Make an intrinsic known under a name, which traces refer to it by.
 

@@ -242,7 +242,7 @@ class Trace:
     def from_json(source: str) -> Trace:
         """The trace that `to_json` wrote. Executes nothing; refuses what is malformed with `TraceError`."""
         if not isinstance(source, str):
-            raise TraceError(f"a trace is JSON text, got {type(source).__name__}")
+            raise TraceError(f"source must be the JSON text of a trace, got {shown(source)}")
         if len(source) > MOST_CHARACTERS:
             raise TraceError(f"{len(source)} characters: a trace has at most {MOST_CHARACTERS}")
         try:

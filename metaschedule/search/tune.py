@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import Annotated, Any, TypeVar, overload
 
 from .. import database as databases
 from ..cost import CostModel, Learned
@@ -16,6 +17,7 @@ from ..space import as_space
 from ..space.space import SpaceLike
 from ..space.untuned import default_space
 from ..target import Target, resolve
+from ..validation import MoreThan, Positive, Threads, Within, checked, shown
 from .evolutionary import Evolutionary
 from .exhaustive import Exhaustive
 from .progress import Listener
@@ -39,21 +41,22 @@ AnySpace = SpaceLike | Callable[[Schedule], Any]
 def tune(program: Program, **options: Any) -> Result: ...
 @overload
 def tune(program: Sequence[Program], **options: Any) -> list[Result]: ...
+@checked
 def tune(  # pyright: ignore[reportInconsistentOverload]
     program: Program | Sequence[Program],
     *,
-    trials: int | None = None,
-    minutes: float | None = None,
+    trials: Positive | None = None,
+    minutes: Annotated[float, MoreThan(0)] | None = None,
     seed: int = 0,
     database: str | os.PathLike[str] | Database | None = None,
     space: AnySpace | None = None,
     target: Target | str = "native",
-    weights: Sequence[float] | None = None,
+    weights: Sequence[Annotated[float, Within(0, math.inf)]] | None = None,
     scheduler: str = "gradient",
     strategy: str | StrategyMaker = "evolutionary",
     model: Callable[[Target], CostModel] = Learned,
     measurer: MeasurerMaker = Measurer,
-    threads: int | None = None,
+    threads: Threads | None = None,
     progress: Listener | None = None,
 ) -> Result | list[Result]:
     """Find the fastest candidate of a program's space, or of each of several programs.
@@ -67,8 +70,10 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     nothing if it was not. No candidate is tried twice, whatever the seed. Ctrl-C ends tuning with the best so
     far.
 
-    `strategy` is "evolutionary", "random", "exhaustive" or makes one from a `History`; `model` makes a cost
-    model for a target; `measurer` makes a `Measurer`, for other limits or inputs:
+    `space` is a `Space`, a function that takes a schedule, or anything with `sketches(program)` and
+    `sample(program, rng)` (`metaschedule.space.as_space`). `strategy` is "evolutionary", "random",
+    "exhaustive" or makes one from a `History`; `model` makes a cost model for a target; `measurer` makes a
+    `Measurer`, for other limits or inputs:
     `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
     `metaschedule.build`. `progress` is called with a `Progress` after every step.
 
@@ -78,8 +83,10 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     True
     """
     programs = [program] if isinstance(program, Program) else list(program)
-    if (trials is not None and trials < 1) or (minutes is not None and not minutes > 0):
-        raise ValueError(f"trials and minutes must be positive, got {trials} and {minutes}")
+    if weights is not None and len(weights) != len(programs):
+        raise ValueError(f"tune: weights must be one per program, {len(programs)}, got {len(weights)}")
+    if not programs:
+        return []
     machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
     chosen = default_space(machine) if space is None else as_space(space)
     maker = named(strategy, STRATEGIES, "strategy") if isinstance(strategy, str) else strategy
@@ -106,5 +113,5 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
 
 def named(name: str, known: Mapping[str, Choice], what: str) -> Choice:
     if name not in known:
-        raise ValueError(f"there is no {what} {name!r}; there are {', '.join(known)}")
+        raise ValueError(f"there is no {what} {shown(name)}; there are {', '.join(known)}")
     return known[name]

@@ -16,6 +16,7 @@ from ..errors import ScheduleError
 from ..ir import Program, structural_hash
 from ..schedule import BlockRV, Schedule, Trace
 from ..target import Target, resolve
+from ..validation import Randomness, checked, random_numbers, shown
 from .facts import blocks_from_outputs, claimed
 from .partial import Partial, most_sketches, thinned
 from .size import Size, size_of
@@ -35,7 +36,7 @@ class SpaceLike(Protocol):
     def name(self) -> str: ...
     def sketches(self, program: Program) -> list[Trace]: ...
     def explored(self, program: Program) -> tuple[list[Trace], Rejections]: ...
-    def sample(self, program: Program, rng: random.Random | int = 0) -> Schedule: ...
+    def sample(self, program: Program, rng: Randomness = 0) -> Schedule: ...
     def check(self, sch: Schedule) -> None: ...
 
 
@@ -51,6 +52,7 @@ class Space:
     1
     """
 
+    @checked
     def __init__(
         self,
         modules: Iterable[Module] = (),
@@ -73,9 +75,11 @@ class Space:
         """What a record says it came from."""
         return self._name or " + ".join(name_of(m) for m in self.modules) or "empty"
 
+    @checked
     def __add__(self, module: Module) -> Space:
         return self._with((module, *self.modules), f"{name_of(module)} + {self.name}")
 
+    @checked
     def __sub__(self, name: str) -> Space:
         self._position(name)
         kept = tuple(m for m in self.modules if name_of(m) != name)
@@ -85,7 +89,8 @@ class Space:
         new.checks = tuple(c for c in self.checks if name_of(c) != name)
         return new
 
-    def replace(self, name: str, module: Any) -> Space:
+    @checked
+    def replace(self, name: str, module: Callable[..., Any]) -> Space:
         """The space with another module (or post-processor, or check) in the place of one."""
         self._position(name)
         new = self._with(self.modules, f"{self.name}[{name} = {name_of(module)}]")
@@ -123,6 +128,7 @@ class Space:
         """The traces that the modules give, each with the decisions of one draw."""
         return self.explored(program)[0]
 
+    @checked
     def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
         """The sketches, and what was refused on the way."""
         key = structural_hash(program)
@@ -149,11 +155,10 @@ class Space:
                 found[sch.trace.without_dead()] = None
         return list(found), refused
 
-    def sample(
-        self, program: Program, rng: random.Random | int = 0, rejections: Rejections | None = None
-    ) -> Schedule:
+    @checked
+    def sample(self, program: Program, rng: Randomness = 0, rejections: Rejections | None = None) -> Schedule:
         """One valid candidate: a sketch with its decisions drawn."""
-        rng = rng if isinstance(rng, random.Random) else random.Random(rng)
+        rng = random_numbers(rng)
         sketches = self.sketches(program)
         refused: Rejections = Counter() if rejections is None else rejections
         for _ in range(ATTEMPTS if sketches else 0):
@@ -168,6 +173,7 @@ class Space:
             help=f"most often: {refused.most_common(1)}; see `metaschedule space` for all reasons",
         )
 
+    @checked
     def size(self, program: Program) -> Size:
         """How many decision vectors the sketches have together: exact where no random variable depends on
         another, else an unbiased estimate; `print` says which."""
@@ -252,7 +258,8 @@ class FunctionSpace:
         """The sketches; a function refuses nothing."""
         return self.sketches(program), Counter()
 
-    def sample(self, program: Program, rng: random.Random | int = 0) -> Schedule:
+    @checked
+    def sample(self, program: Program, rng: Randomness = 0) -> Schedule:
         """What the function makes of the program with these random numbers."""
         sch = Schedule(program, seed=rng)
         self.function(sch)
@@ -262,10 +269,58 @@ class FunctionSpace:
         """Everything that the function makes is meant."""
 
 
-def as_space(space: SpaceLike | Callable[[Schedule], Any]) -> SpaceLike:
-    """A space as it is, or made of a function that takes a schedule."""
-    if isinstance(space, (Space, FunctionSpace)):
+class OwnSpace:
+    """An object that is not ours, as a space. It has
+
+    `sketches(program) -> list[Trace]`: the structures to search, each replayed with other decisions, and
+    `sample(program, rng) -> Schedule`: one candidate, drawn with a `random.Random`;
+
+    it may have a `name` (default: that of its class), which records keep, and `check(sch)`, which raises
+    `ScheduleError` for candidates that should not be built.
+    """
+
+    def __init__(self, space: Any) -> None:
+        self.space = space
+
+    @property
+    def name(self) -> str:
+        return str(name_of(self.space))
+
+    def sketches(self, program: Program) -> list[Trace]:
+        """What the object says, if it is traces."""
+        found = list(self.space.sketches(program))
+        for sketch in found:
+            if not isinstance(sketch, Trace):
+                raise TypeError(f"{self.name}.sketches must give traces, gave {shown(sketch)}")
+        return found
+
+    def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
+        """The sketches; what the object refused on the way, only it knows."""
+        return self.sketches(program), Counter()
+
+    @checked
+    def sample(self, program: Program, rng: Randomness = 0) -> Schedule:
+        """What the object draws, if it is a schedule."""
+        drawn = self.space.sample(program, random_numbers(rng))
+        if not isinstance(drawn, Schedule):
+            raise TypeError(f"{self.name}.sample must give a Schedule, gave {shown(drawn)}")
+        return drawn
+
+    def check(self, sch: Schedule) -> None:
+        """The object's own check, if it has one."""
+        if check := getattr(self.space, "check", None):
+            check(sch)
+
+
+def as_space(space: Any) -> SpaceLike:
+    """A space as it is, or made of a function that takes a schedule, or of another object (`OwnSpace`)."""
+    if isinstance(space, (Space, FunctionSpace, OwnSpace)):
         return space
+    if callable(getattr(space, "sketches", None)) and callable(getattr(space, "sample", None)):
+        return OwnSpace(space)
     if callable(space):
         return FunctionSpace(space)
-    raise TypeError(f"a space is a Space or a function that takes a schedule, got {type(space).__name__}")
+    raise TypeError(
+        "space must be a Space, a function that takes a schedule, or have `sketches(program)` and "
+        f"`sample(program, rng)`, got {shown(space)}"
+    )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from ..validation import checked
 from .target import Target
 
 CPU = Path("/sys/devices/system/cpu")
@@ -50,6 +51,7 @@ def host_features() -> tuple[str, ...]:
     return tuple(sorted(flat.split(","))) if flat else ()
 
 
+@checked
 def missing_features(target: Target) -> list[str]:
     """Why code for `target` cannot run here: its architecture, or features this machine lacks."""
     here = native()

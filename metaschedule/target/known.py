@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ..validation import checked
 from . import detect
 from .target import Target
 
@@ -66,6 +67,7 @@ KNOWN: dict[str, Callable[[], Target]] = {
 }
 
 
+@checked
 def resolve(target: str | Target = "native") -> Target:
     """A target from a name with options, or from a target (which is returned as it is).
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from ..ir import Expr, Operand, binary, call, const
 from ..ir import all_of as conjunction
+from ..validation import checked
 
 
 def _of_one(name: str) -> Callable[[Operand], Expr]:
@@ -52,6 +53,7 @@ def pow(x: Operand, y: Operand) -> Expr:
     return call("pow", x, y)
 
 
+@checked
 def all_of(*conditions: Expr | Iterable[Expr]) -> Expr:
     """Whether all conditions hold, tested in order and only as far as needed.
 
@@ -63,6 +65,7 @@ def all_of(*conditions: Expr | Iterable[Expr]) -> Expr:
     return conjunction(_flat(conditions))
 
 
+@checked
 def any_of(*conditions: Expr | Iterable[Expr]) -> Expr:
     """Whether any condition holds, tested in order and only as far as needed."""
     result: Expr = const(False)

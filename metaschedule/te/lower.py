@@ -28,11 +28,13 @@ from ..ir import (
     expr_key,
     subexpressions,
 )
+from ..validation import checked
 from ..verifier import verify
 from .reduction import Reduction
 from .tensor import Stage, Tensor
 
 
+@checked
 def program(
     inputs: Tensor | Sequence[Tensor], outputs: Tensor | Sequence[Tensor], name: str = "main"
 ) -> Program:

@@ -32,6 +32,7 @@ from ..ir import (
     operands,
     select,
 )
+from ..validation import checked
 from .tensor import Tensor, check_extent, dynamic
 
 
@@ -124,6 +125,7 @@ class Component(Expr):
 # --- what users call ----------------------------------------------------------------------------
 
 
+@checked
 def reduce_axis(extent: Any, name: str = "k") -> Any:
     """A variable to reduce over: `extent` values from 0, or `(low, high)` with `high` left out.
 
@@ -144,6 +146,7 @@ def reduce_axis(extent: Any, name: str = "k") -> Any:
     return Axis(name, low, count)
 
 
+@checked
 def reducer(
     combine: Callable[[Any, Any], Any], identity: Callable[..., Any], name: str = "reduce"
 ) -> Reducer:

@@ -25,6 +25,7 @@ from ..ir import (
     select,
     unary,
 )
+from ..validation import checked
 from .reduction import Axis, Component, Reducer, Reduction, Replace, expression, rebuild, unbound
 from .tensor import Bounds, Stage, Tensor, check_extents
 
@@ -47,6 +48,7 @@ def compute(
     *,
     axes: Sequence[str] | None = ...,
 ) -> tuple[Tensor, ...]: ...
+@checked
 def compute(
     shape: Any, f: Callable[..., Any], name: str = "compute", *, axes: Sequence[str] | None = None
 ) -> Tensor | tuple[Tensor, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..ir import INDEX, Buffer, Const, Expr, Load, Var, cast, check_dtype, const, load, numpy_dtype
+from ..validation import checked
 
 if TYPE_CHECKING:
     from .reduction import Reduction
@@ -115,6 +116,7 @@ def dynamic(got: Any) -> str:
     return f", got {text}; dynamic shapes are not supported: make one program per shape"
 
 
+@checked
 def placeholder(shape: Any, dtype: str = "float32", name: str = "x", constant: bool = False) -> Tensor:
     """A parameter of the program; `constant` if its values are known at build time (weights).
 
@@ -129,6 +131,7 @@ make one program per shape
     return Tensor(name, check_extents(shape, name), check_dtype(dtype), constant)
 
 
+@checked
 def table(values: Any, dtype: str | None = None, name: str = "table") -> Tensor:
     """A small array whose values are part of the program.
 
@@ -146,6 +149,7 @@ def table(values: Any, dtype: str | None = None, name: str = "table") -> Tensor:
     return Tensor(name, array.shape, check_dtype(array.dtype), data=array)
 
 
+@checked
 def constant(value: Any, dtype: str | None = None, name: str = "table") -> Any:
     """A constant: of a number an expression, of a sequence or array an embedded table.
 

@@ -16,11 +16,13 @@ that are not plain data.
 from __future__ import annotations
 
 from ..ir import Program
+from ..validation import checked
 from .statements import Verifier
 
 __all__ = ["verify"]
 
 
+@checked
 def verify(program: Program) -> None:
     """Raise `VerifyError` if `program` breaks a rule; the message shows the place."""
     Verifier(program).run()

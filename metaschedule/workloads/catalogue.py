@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..ir import Program, check_dtype
+from ..validation import checked
 from . import convolutions as conv
 from . import others
 
@@ -181,6 +182,7 @@ def names() -> tuple[str, ...]:
     return tuple(CATALOGUE)
 
 
+@checked
 def configurations(name: str) -> tuple[Config, ...]:
     """The configurations of a workload, as keywords for `create`.
 
@@ -190,6 +192,7 @@ def configurations(name: str) -> tuple[Config, ...]:
     return tuple([dict(config) for config in _entry(name).configurations])
 
 
+@checked
 def weights(name: str) -> tuple[str, ...]:
     """The inputs of a workload that are weights, which a network would pass as constants.
 
@@ -199,6 +202,7 @@ def weights(name: str) -> tuple[str, ...]:
     return _entry(name).weights
 
 
+@checked
 def create(name: str, config: int = 0, **overrides: Any) -> Program:
     """The program of a workload: one of its configurations, with any value overridden by keyword.
 

@@ -20,9 +20,11 @@ from ..ir import (
     own_expressions,
     subexpressions,
 )
+from ..validation import checked
 from .catalogue import create, resolve
 
 
+@checked
 def flops(what: Program | str, config: int = 0, **overrides: Any) -> int:
     """Floating-point operations: of a program as written, or of a workload.
 
@@ -40,6 +42,7 @@ def flops(what: Program | str, config: int = 0, **overrides: Any) -> int:
     return _in_body(create(what, config, **overrides).body, 1)
 
 
+@checked
 def operations(what: Program | str, config: int = 0) -> int:
     """The same, by which people judge a latency; 0 if they cannot be counted."""
     try:

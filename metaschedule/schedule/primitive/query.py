@@ -26,7 +26,7 @@ class GetBlock(Primitive):
         found = s.find_block(self.name)
         if found is None and self.index is not None:
             names = [k for k in s.nodes if isinstance(k, str)]
-            found = names[self.index] if self.index < len(names) else None
+            found = names[self.index] if 0 <= self.index < len(names) else None
         if found is None:
             names = ", ".join(repr(k) for k in s.nodes if isinstance(k, str))
             raise ScheduleError(f"there is no block {self.name!r}", help=f"blocks here: {names}")

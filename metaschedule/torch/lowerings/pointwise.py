@@ -70,7 +70,7 @@ def element_of(operand: Any, index: Sequence[Expr], shape: Sequence[int], dtype:
         return te.cast(broadcast(operand, index, shape), dtype)
     try:
         return const(bool(operand) if dtype == "bool" else operand, dtype)
-    except OverflowError as error:
+    except ValueError as error:
         raise NotLowered(str(error)) from None
 
 
