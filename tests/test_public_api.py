@@ -100,8 +100,8 @@ def cheap(name: str, named: dict[str, Any]) -> dict[str, Any]:
 def words(name: str) -> list[str]:
     """What errors of some functions speak of instead of a parameter."""
     if "te." in name:
-        return ["expression", "extent", "dtype", "tensor", "bool", "float", "integer", "condition", "number"]
-    return ["decision", "script", "workload", "create", "space", "JSON", "parameters"]
+        return ["expression", "extent", "dtype", "tensor", "bool", "float", "integer", "condition", "fit"]
+    return ["decision", "script", "workload", "create", "space", "JSON", "parameters", "ms.parse"]
 
 
 @given(st.integers(0, 2**32))

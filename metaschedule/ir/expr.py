@@ -265,7 +265,7 @@ def const(value: bool | int | float | np.generic, dtype: str | None = None) -> C
         raise ValueError(f"{value!r} is not an integer, and the constant is to be {dtype}")
     low, high = integer_limits(dtype)
     if not low <= number <= high:
-        raise ValueError(f"the number {shown(number)} does not fit in {dtype} ({low} to {high})")
+        raise ValueError(f"{shown(number)} does not fit in {dtype} ({low} to {high})")
     return Const(number, dtype)
 
 

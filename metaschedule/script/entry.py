@@ -8,13 +8,11 @@ from typing import Any, overload
 
 from .. import ir
 from ..errors import VerifyError
-from ..validation import checked
 from ..verifier import verify
 from .parser import Parser
 from .source import Source, function_source, outside_names
 
 
-@checked
 def parse(text: str, filename: str = "<script>", check: bool = True) -> ir.Program:
     """The program that a script describes, verified unless `check` is False. Nothing is executed.
 
@@ -27,6 +25,8 @@ def parse(text: str, filename: str = "<script>", check: bool = True) -> ir.Progr
     >>> p
     <Program double(A: float32[4]) -> B: float32[4]>
     """
+    if not isinstance(text, str):
+        raise TypeError(f"ms.parse takes the text of a program, got {type(text).__name__}")
     source = Source(text, filename)
     functions: list[ast.FunctionDef] = []
     for node in source.tree(text).body:

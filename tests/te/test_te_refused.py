@@ -109,7 +109,7 @@ def test_program_arguments() -> None:
         te.program([X, y], [z, z])
     with pytest.raises(ValueError, match="at least one output"):
         te.program([X, y], [])
-    with pytest.raises(TypeError, match="outputs must be tensors, got 3"):
+    with pytest.raises(TypeError, match="outputs.0. must be Tensor, got 3"):
         te.program([X, y], [3])  # pyright: ignore[reportArgumentType]
 
 

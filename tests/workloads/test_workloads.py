@@ -146,7 +146,7 @@ def test_mistakes_are_named() -> None:
         workloads.create("GMM", kernel=3)
     with pytest.raises(ValueError, match="GMM has configurations 0 to 4, got 5"):
         workloads.create("GMM", 5)
-    with pytest.raises(TypeError, match="config must be a number, got '0'"):
+    with pytest.raises(TypeError, match="create: config must be an integer, got '0'"):
         workloads.create("GMM", "0")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="groups=3 must divide the channels, ci=64 and co=128"):
         workloads.create("GRP", groups=3)
