@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import metaschedule as ms
-from metaschedule.search import Evolutionary, best_schedule
-from tests.search.examples import small
+from metaschedule.ir import Program
+from metaschedule.measure import Outcome
+from metaschedule.search import Evolutionary, Progress, best_schedule
+from tests.search.examples import small, tiled
 from tests.search.runners import Synthetic
 
 # Tells its progress; "synthetic" measures nothing, but takes a while over it.
@@ -122,3 +127,83 @@ def test_a_full_disk_keeps_the_best_so_far(tmp_path: Path, caplog: pytest.LogCap
         assert best_schedule(db, small(), result.target) is not None
     assert result.latency == min(r.latency for r in result.records if r.latency)
     assert result.build() is not None
+
+
+LIMITED = """
+import resource, sys
+import metaschedule as ms
+from tests.search.examples import small, tiled
+from tests.search.runners import Synthetic
+
+ms.tune(small(), trials=4, database=sys.argv[1], space=tiled, measurer=Synthetic)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, resource.RLIM_INFINITY))
+result = ms.tune(small(), trials=16, database=sys.argv[1], space=tiled, measurer=Synthetic)
+print(result.latency is not None, result.stopped)
+"""
+
+
+def test_a_file_that_may_not_grow_keeps_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    root = Path(ms.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+    assert len(trials_in(path)) >= 4
+    if done.returncode:  # it could not even begin
+        assert "DatabaseError" in done.stderr
+    else:
+        assert done.stdout.startswith("True ")
+        assert str(path) in done.stdout
+
+
+def test_a_directory_that_vanishes_ends_the_run_with_the_best_so_far(tmp_path: Path) -> None:
+    path = tmp_path / "place" / "tuning.db"
+    path.parent.mkdir()
+
+    def remove(p: Progress) -> None:
+        if p.event == "measured" and path.exists():
+            shutil.rmtree(path.parent)
+
+    result = ms.tune(small(), trials=16, database=path, space=tiled, measurer=Synthetic, progress=remove)
+    assert "deleted or replaced while it was open" in result.stopped
+    assert result.latency is not None
+    assert not path.parent.exists()
+
+
+class Busy(Synthetic):
+    """As on a machine on which nothing could be measured undisturbed."""
+
+    def measure(self, candidates: Sequence[Program], best: float | None = None) -> list[Outcome]:
+        return [replace(outcome, disturbed=1.0) for outcome in super().measure(candidates, best)]
+
+
+class QuietWhenConfirmed(Busy):
+    def confirm(self, candidates: Sequence[Program]) -> list[Outcome]:
+        return Synthetic.measure(self, candidates)
+
+
+def test_a_run_that_could_not_measure_says_so() -> None:
+    result = ms.tune(small(), trials=8, space=tiled, measurer=Busy)
+    assert result.best is not None
+    assert not result.best.reliable
+    assert any("too busy to measure" in note for note in result.notes)
+    assert "too busy to measure" in str(result)
+    confirmed = ms.tune(small(), trials=8, space=tiled, measurer=QuietWhenConfirmed)
+    assert confirmed.best is not None
+    assert (confirmed.best.reliable, confirmed.best.confirmed) == (True, True)
+    assert confirmed.notes == ("the machine was busy: 8 of 8 trials could not be measured undisturbed",)
+
+
+def test_the_former_best_is_confirmed_beside_new_leaders(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    before = ms.tune(small(), trials=4, database=path, space=tiled, measurer=Synthetic)
+    after = ms.tune(small(), trials=16, database=path, space=tiled, measurer=Synthetic)
+    with ms.database.open(path) as db:
+        confirmed = [r for r in db.records() if r.confirmed]
+    key = (before.best and before.best.sketch, before.best and before.best.decisions)
+    runs = [r.run for r in confirmed if (r.sketch, r.decisions) == key]
+    assert len(set(runs)) == 2
+    assert (after.latency or 1) <= (before.latency or 0)
