@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...ir import is_float
+from ...ir import integer_limits, is_float
 from .checks import Checks
-from .values import BYTES, Value, constant, intrinsic_suffix, memory_type, register_type, widened
+from .values import BYTES, Value, constant, memory_type, register_type, widened
 
 
 class Conversions(Checks):
@@ -85,14 +85,17 @@ class Conversions(Checks):
         return self.operation(f"bitcast {i32} {chosen} to {single}", "float16", v)
 
     def float_to_integer(self, v: Value, dtype: str) -> Value:
-        """Towards zero; out of range saturates (32 and 64 bits) instead of being undefined. The 8 and
-        16-bit types go through 32 bits and wrap, as x86 and NumPy on it do."""
+        """Towards zero; NaN and what is out of range give the least integer, as x86, NumPy and torch on it
+        do. The 8 and 16-bit types go through 32 bits and wrap."""
         through = "int64" if dtype == "int64" else "int32"
-        symbol = f"@llvm.fptosi.sat.{intrinsic_suffix(through, v.lanes)}.{intrinsic_suffix(v.dtype, v.lanes)}"
-        wide = register_type(through, v.lanes)
-        self.declare(f"{wide} {symbol}({v.type})")
-        number = self.operation(f"call {wide} {symbol}({v.typed})", through, v)
-        return self.cast(number, dtype)
+        least, _ = integer_limits(through)
+        size = self.intrinsic("fabs", v.dtype, v)
+        limit = constant(float(-least), v.dtype, v.lanes)
+        inside = self.operation(f"fcmp olt {size.typed}, {limit.text}", "bool", v)
+        number = self.operation(f"fptosi {v.typed} to {register_type(through, v.lanes)}", through, v)
+        other = constant(least, through, v.lanes)
+        chosen = self.operation(f"select {inside.typed}, {number.typed}, {other.typed}", through, v)
+        return self.cast(chosen, dtype)
 
     def from_memory(self, raw: str, dtype: str, lanes: int) -> Value:
         """What was loaded, as it is in registers."""
