@@ -27,9 +27,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch._guards import TracingContext, tracing
-from torch._subclasses import FakeTensorMode
-from torch._subclasses.fake_tensor import DynamicOutputShapeException
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
+from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -41,6 +40,7 @@ from metaschedule.runtime import compile_object
 from metaschedule.schedule import Schedule
 from metaschedule.target import resolve
 from metaschedule.torch.backend import Options, built, functional
+from metaschedule.torch.capture import capture, decompositions
 from metaschedule.torch.graph import Graph
 from metaschedule.torch.kernels import Compiled, loaded
 from metaschedule.torch.pipeline import pieces
@@ -95,24 +95,35 @@ def operators() -> dict[str, Any]:
 def cases(dtypes: Sequence[str] = DTYPES, samples: int = 4, seed: int = 0) -> Iterator[Case]:
     """The first two samples of each operator, and others drawn from the next; as given, or in turn in the
     other layouts if there are more than two."""
+    for name, dtype in pairs(dtypes):
+        rng = random.Random(f"{name} {dtype} {seed}")
+        later = rng.sample(range(2, 20), max(samples - 2, 0))
+        for at, number in enumerate([*range(min(samples, 2)), *sorted(later)]):
+            yield Case(name, dtype, number, LAYOUTS[at % 4 if samples > 2 else 0])
+
+
+def pairs(dtypes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Operators with each of the dtypes that they have."""
     for name, info in operators().items():
-        for dtype in dtypes:
-            if getattr(torch, dtype) not in info.supported_dtypes("cpu"):
-                continue
-            rng = random.Random(f"{name} {dtype} {seed}")
-            later = rng.sample(range(2, 20), max(samples - 2, 0))
-            for at, number in enumerate([*range(min(samples, 2)), *sorted(later)]):
-                yield Case(name, dtype, number, LAYOUTS[at % 4 if samples > 2 else 0])
+        supported = info.supported_dtypes("cpu")
+        yield from ((name, dtype) for dtype in dtypes if getattr(torch, dtype) in supported)
+
+
+def drawn_cases(dtypes: Sequence[str], share: float, seed: int = 0) -> list[Case]:
+    """For a share of all operators one of their samples each, in one of the layouts."""
+    rng = random.Random(seed)
+    chosen = [pair for pair in pairs(dtypes) if rng.random() < share]
+    return [Case(name, dtype, rng.randrange(12), rng.choice(LAYOUTS)) for name, dtype in chosen]
 
 
 def drawn(info: Any, case: Case) -> Any:
-    """The sample; the last one if there are not as many. None if there is none at all."""
+    """The sample, counted again from the first where there are not as many. None if there is none at all."""
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         samples = info.sample_inputs("cpu", getattr(torch, case.dtype), requires_grad=False)
         found = list(itertools.islice(samples, case.sample + 1))
-    return found[-1] if len(found) == case.sample + 1 else None
+    return found[case.sample % len(found)] if found else None
 
 
 def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
@@ -272,7 +283,7 @@ def directly(call: Call, plans: list[Plan]) -> Any:
         plans.append(plan)
         return Runner(plan)
 
-    return aot(call, build)
+    return traced(call, build)
 
 
 def captured(call: Call, plans: list[Plan]) -> Any:
@@ -284,22 +295,21 @@ def captured(call: Call, plans: list[Plan]) -> Any:
         eager = [EagerStep(g.sink.target, (), {}, 0, 1, g.eager) if g.eager else g for g in steps]  # pyright: ignore
         plans.append(Plan([], [], 0, [], [], eager, [], 0, 1))  # pyright: ignore
 
-    return aot(call, build)
+    return traced(call, build)
 
 
-def aot(call: Call, build: Callable[[Graph], Any]) -> Any:
+def traced(call: Call, build: Callable[[Graph], Runner | None]) -> Any:
+    """A call by what `build` makes of its functional graph; in eager, if that is nothing."""
+    try:
+        functional = make_fx(functionalize(call), decomposition_table=decompositions(), tracing_mode="fake")(
+            *call.copies()
+        )
+    except (RuntimeError, UnsupportedOperatorException) as why:  # control flow or shapes that depend on data
+        raise NotTraced(str(why)) from why
     tensors = call.copies()
-    try:
-        module = make_fx(call)(*tensors)
-    except RuntimeError as why:  # control flow that depends on data, where Dynamo breaks the graph
-        raise NotTraced(str(why)) from why
-    try:
-        with tracing(TracingContext(FakeTensorMode())):
-            run = functional(module, tensors, build)
-        torch.manual_seed(SEED)
-        return run(*call.copies())
-    except DynamicOutputShapeException as why:
-        raise NotTraced(str(why)) from why
+    runner = build(capture(functional, tensors))
+    torch.manual_seed(SEED)
+    return call(*tensors) if runner is None else runner(tensors)
 
 
 def as_written(programs: Sequence[Program]) -> list[Compiled]:
