@@ -91,7 +91,7 @@ OF_TORCH = (
     *(aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default),
     *(aten._batch_norm_with_update_functional.default, aten._batch_norm_no_update.default),
     *(aten._addmm_activation.default, aten.grid_sampler_2d.default, aten.upsample_bicubic2d.default),
-    *(aten.diagonal_scatter.default, aten.as_strided_scatter.default, aten.as_strided_copy.default),
+    *(aten.diagonal_scatter.default, aten.as_strided_copy.default),
     *(aten.narrow_copy.default, aten.permute_copy.default, aten.unbind_copy.int),
     *(aten.ldexp.Tensor, aten.dist.default),
 )

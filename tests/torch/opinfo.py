@@ -27,7 +27,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import UnsupportedOperatorException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
@@ -40,7 +44,7 @@ from metaschedule.runtime import compile_object
 from metaschedule.schedule import Schedule
 from metaschedule.target import resolve
 from metaschedule.torch.backend import Options, built, functional
-from metaschedule.torch.capture import capture, decompositions
+from metaschedule.torch.capture import NotCaptured, capture, decompositions
 from metaschedule.torch.graph import Graph
 from metaschedule.torch.kernels import Compiled, loaded
 from metaschedule.torch.pipeline import pieces
@@ -300,14 +304,19 @@ def captured(call: Call, plans: list[Plan]) -> Any:
 
 def traced(call: Call, build: Callable[[Graph], Runner | None]) -> Any:
     """A call by what `build` makes of its functional graph; in eager, if that is nothing."""
+    module: Any = call
     try:
-        functional = make_fx(functionalize(call), decomposition_table=decompositions(), tracing_mode="fake")(
-            *call.copies()
-        )
+        for function in (lambda f: f, functionalize):  # decompositions may write to what they have made
+            module = make_fx(function(module), decomposition_table=decompositions(), tracing_mode="fake")(
+                *call.copies()
+            )
     except (RuntimeError, UnsupportedOperatorException) as why:  # control flow or shapes that depend on data
         raise NotTraced(str(why)) from why
     tensors = call.copies()
-    runner = build(capture(functional, tensors))
+    try:
+        runner = build(capture(module, tensors))
+    except (DataDependentOutputException, DynamicOutputShapeException, NotCaptured) as why:
+        raise NotTraced(str(why)) from why
     torch.manual_seed(SEED)
     return call(*tensors) if runner is None else runner(tensors)
 
