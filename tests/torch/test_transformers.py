@@ -31,6 +31,11 @@ VISION = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
     "image_size": 16, "patch_size": 4,
 }  # fmt: skip
+STAGES = {
+    "num_encoder_blocks": 2, "depths": [1, 1], "hidden_sizes": [8, 16], "patch_sizes": [3, 3],
+    "strides": [2, 2],
+}  # fmt: skip
+XL = {"vocab_size": 64, "d_model": 32, "n_head": 4, "d_inner": 48}
 SPEECH = {
     **TEXT, "conv_dim": (16, 16), "conv_kernel": (4, 3), "conv_stride": (3, 2), "num_feat_extract_layers": 2,
     "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2,
@@ -92,13 +97,13 @@ OTHERS = [
     text("SqueezeBert", embedding_size=32),
     text("MobileBert", embedding_size=16, intra_bottleneck_size=32, true_hidden_size=32),
     text("FNet", {k: v for k, v in TEXT.items() if k != "num_attention_heads"}),
-    text("Funnel", {"vocab_size": 64, "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 1]}),
-    text("XLNet", {"vocab_size": 64, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}),
-    text("XLM", {"vocab_size": 64, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 32}),
+    text("Funnel", {**XL, "d_head": 8, "block_sizes": [1, 1]}),
+    text("XLNet", {**XL, "n_layer": 2}),
+    text("XLM", {"vocab_size": 64, "emb_dim": 32, "n_layers": 2, "n_heads": 4}),
     text("Longformer", attention_window=4, max_position_embeddings=40),
     text("ModernBert", pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2),
     decoder("OpenAIGPT", GPT, head="LMHeadModel"),
-    decoder("GPTNeo", {**TEXT, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}),
+    decoder("GPTNeo", num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]]),
     decoder("GPTNeoX"),
     decoder("GPTJ", {**GPT, "rotary_dim": 4}),
     decoder("GPTBigCode", GPT),
@@ -133,17 +138,22 @@ OTHERS = [
     image("DeiT"),
     image("Beit"),
     image("Yolos", image_size=[16, 16], num_detection_tokens=4),
-    image("MobileViT", {"image_size": 32, "hidden_sizes": [8, 12, 16], "neck_hidden_sizes": [8] * 7, "num_attention_heads": 2}),
+    image("MobileViT", {
+        "image_size": 32, "hidden_sizes": [8, 12, 16], "neck_hidden_sizes": [8] * 7, "num_attention_heads": 2,
+    }),
     image("Dinov2"),
-    image("Swin", {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4}),
+    image("Swin", {
+        "image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2],
+        "window_size": 4,
+    }),
     image("ConvNext", {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2}),
     image("ResNet", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}),
     image("RegNet", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 8}),
-    image("Segformer", {"num_encoder_blocks": 2, "depths": [1, 1], "sr_ratios": [2, 1], "hidden_sizes": [8, 16],
-                        "patch_sizes": [3, 3], "strides": [2, 2], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2]}),
+    image("Segformer", {
+        **STAGES, "sr_ratios": [2, 1], "num_attention_heads": [1, 2], "mlp_ratios": [2, 2],
+    }),
     image("MobileNetV2", {"depth_multiplier": 0.35, "image_size": 32}),
-    image("PoolFormer", {"hidden_sizes": [8, 16], "depths": [1, 1], "num_encoder_blocks": 2, "patch_sizes": [3, 3],
-                         "strides": [2, 2], "padding": [1, 1]}),
+    image("PoolFormer", {**STAGES, "padding": [1, 1]}),
     sound("Wav2Vec2"),
     sound("Hubert"),
     Architecture("WhisperModel", "WhisperConfig", "spectrum", {
