@@ -149,8 +149,6 @@ class Recorder(torch.fx.Interpreter):
             check_dense(tensor)
         if target is torch.ops.aten.as_strided.default and not is_whole(self.env[node.all_input_nodes[0]]):
             raise NotCaptured("as_strided of a tensor that is not contiguous, or part of a larger one")
-        if any(t.layout != torch.strided for t in results):
-            raise NotCaptured(f"{target} gives a tensor that is not dense")
         if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):
             raise NotCaptured(f"{target} gives a shape that depends on values")
         specs = [spec_of(t) for t in results]
