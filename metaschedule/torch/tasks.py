@@ -54,6 +54,8 @@ def tune_programs(
     found: Sequence[Task], database: databases.Database | None, show: bool = True, **options: Any
 ) -> list[Result]:
     """Tune for as many threads as torch uses. `options` are those of `metaschedule.tune`."""
+    if not found:  # a model without kernels
+        return []
     programs, threads = [task.program for task in found], torch.get_num_threads()
     options |= {"weights": [task.weight for task in found], "database": database, "threads": threads}
     if not show:
@@ -62,7 +64,7 @@ def tune_programs(
     work = {program.name: operations(program) for program in programs}
     with Display(console, work, resolve("native").with_cores(threads)) as display:
         results = tune(programs, progress=display.update, **options)
-    console.print(summary(results, display))
+    console.print(summary(results, display, console.width))
     return results
 
 

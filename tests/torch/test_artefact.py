@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import zipfile
@@ -13,6 +14,8 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import metaschedule as ms  # noqa: E402
+from metaschedule.runtime import StorageError  # noqa: E402
+from metaschedule.torch import stored  # noqa: E402
 
 nn = torch.nn
 
@@ -76,3 +79,53 @@ def test_other_files_are_refused(case: Any, tmp_path: Path) -> None:
         file.writestr("model.json", '{"version": 99}')
     with pytest.raises(ms.runtime.StorageError, match="has format 99"):
         ms.torch.load(path)
+
+
+class Keywords(nn.Module):
+    def forward(self, x: Any, y: Any = None, z: Any = None) -> Any:
+        return x * 2 + y * z
+
+
+@pytest.fixture(scope="module")
+def keywords() -> Any:
+    x, y, z = torch.arange(8.0).view(2, 4), torch.ones(2, 4), torch.full((2, 4), 3.0)
+    exported = torch.export.export(Keywords(), (x,), {"y": y, "z": z})
+    return ms.torch.compile(exported, strict=True), (x, y, z), Keywords()(x, y, z)
+
+
+def test_arrays_and_keywords_in_any_order(keywords: Any) -> None:
+    run, (x, y, z), want = keywords
+    torch.testing.assert_close(run(x, z=z, y=y), want)
+    torch.testing.assert_close(run(x.numpy(), y=y, z=z.numpy()), want)
+
+
+def test_what_is_no_argument_is_refused(keywords: Any) -> None:
+    run, (x, y, z), _ = keywords
+    with pytest.raises(TypeError, match="exported for arguments like"):
+        run(x, y=y)
+    with pytest.raises(TypeError, match="argument 0 must be a tensor float32"):
+        run(1.0, y=y, z=z)
+    with pytest.raises(ValueError, match="argument 0 must be float32"):
+        run(x.numpy().astype("float64"), y=y, z=z)
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(run)
+
+
+def test_a_file_that_was_edited(keywords: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.ms"
+    keywords[0].save(path)
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    for name in parts:
+        changed = parts | {name: parts[name][:-1]}
+        with zipfile.ZipFile(path, "w") as file:
+            for part, data in changed.items():
+                file.writestr(part, data)
+        with pytest.raises(StorageError):
+            ms.torch.load(path)
+
+
+def test_a_constant_without_its_values_is_refused() -> None:
+    with pytest.raises(ValueError, match="has 0 bytes"):
+        stored.tensor((2, 3), "float32", b"")
+    assert stored.tensor((0, 3), "float32", b"").shape == (0, 3)

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -205,3 +208,65 @@ def test_strides_of_inputs_may_change() -> None:
         found, other = run(x)
         torch.testing.assert_close(found, x * 2)
         assert (found.stride(), other.stride()) == ((x * 2).stride(), (x.t() + 1).stride())
+
+
+SOURCE = [
+    lambda x, i: nn.functional.embedding(i, x) * 2,
+    lambda x, i: x.gather(0, i) + 1,
+    lambda x, i: x.index_select(0, i.view(-1)) * 2,
+    lambda x, i: x[i] * 2,
+]
+
+
+@pytest.mark.parametrize("number", range(len(SOURCE)))
+def test_an_index_out_of_range_is_eagers_error(number: int) -> None:
+    model, x = SOURCE[number], torch.randn(5, 4)
+    run = compiled(model, strict=True)
+    for index in ([[1, 4]], [[0, 7]], [[-1, 2]], [[2**40, 0]], [[0, 0]]):
+        i = torch.tensor(index)
+        try:
+            want = model(x, i)
+        except (IndexError, RuntimeError) as error:
+            with pytest.raises(type(error)):
+                run(x, i)
+        else:
+            torch.testing.assert_close(run(x, i), want)
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+def test_division_of_integers_by_zero_is_eagers_error(name: str) -> None:
+    run = compiled(getattr(torch, name), strict=True)
+    x = torch.tensor([7, -7])
+    torch.testing.assert_close(run(x, x - 5), getattr(torch, name)(x, x - 5))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run(x, torch.tensor([2, 0]))
+
+
+def test_a_convolution_with_one_number_for_both_sides() -> None:
+    model, x = nn.Conv2d(3, 4, 3, padding="valid"), torch.randn(1, 3, 6, 6)
+    torch.testing.assert_close(compiled(model, strict=True)(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_of_nothing() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2))
+    x = torch.randn(0, 3, 6, 6)
+    torch.testing.assert_close(compiled(model, strict=True)(x), model(x))
+
+
+def test_a_call_after_fork() -> None:
+    model, x = nn.Linear(64, 64), torch.randn(8, 64)
+    run = compiled(model, strict=True)
+    want = run(x)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(run(x), want) else 3)
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        status = -1
+    assert status == 0

@@ -1,6 +1,6 @@
 """Elements from places that other tensors tell.
 
-An index that is out of bounds (an error in torch) reads some element within them, never other memory.
+An index that is out of bounds is an error in torch: the kernel checks what it loads and fails.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ aten = torch.ops.aten
 
 
 def within(index: Expr, extent: int) -> Expr:
-    """An index that is certainly valid; negative ones count from the end."""
+    """An index that is certainly valid, whatever was computed; negative ones count from the end."""
+    return te.maximum(te.minimum(from_end(index, extent), extent - 1), 0)
+
+
+def from_end(index: Expr, extent: int) -> Expr:
+    """An index; negative ones count from the end."""
     index = te.cast(index, INDEX)
-    return te.maximum(te.minimum(te.select(index < 0, index + extent, index), extent - 1), 0)
+    return te.select(index < 0, index + extent, index)
 
 
 @lowers(aten.embedding.default, kind=Kind.INJECTIVE)
 def embedding(
     weight: te.Tensor, indices: te.Tensor, padding: int, scale_by_frequency: bool, sparse: bool
 ) -> te.Tensor:
-    rows, columns = weight.shape
+    columns = weight.shape[1]
     return te.compute(
         (*indices.shape, columns),
-        lambda *i: weight[within(indices[i[:-1]], rows), i[-1]],
+        lambda *i: weight[te.cast(indices[i[:-1]], INDEX), i[-1]],
         name="embedding",
     )
 
@@ -43,7 +48,7 @@ def gather(x: te.Tensor, dim: int, index: te.Tensor, sparse_grad: bool = False) 
     dim = wrapped(dim, x.ndim)
     return te.compute(
         index.shape,
-        lambda *i: x[*i[:dim], within(index[i], x.shape[dim]), *i[dim + 1 :]],
+        lambda *i: x[*i[:dim], te.cast(index[i], INDEX), *i[dim + 1 :]],
         name="gather",
     )
 
@@ -57,7 +62,7 @@ def index_select(x: te.Tensor, dim: int, index: te.Tensor) -> te.Tensor:
     dim = wrapped(dim, x.ndim)
     return te.compute(
         (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]),
-        lambda *i: x[*i[:dim], within(index[i[dim]], x.shape[dim]), *i[dim + 1 :]],
+        lambda *i: x[*i[:dim], te.cast(index[i[dim]], INDEX), *i[dim + 1 :]],
         name="index_select",
     )
 
@@ -79,7 +84,7 @@ def index(x: te.Tensor, indices: Sequence[te.Tensor | None]) -> te.Tensor:
         place = i[first : first + len(places)]
         own = dict(zip(kept, i[:first] + i[first + len(places) :]))
         for d, at in given.items():
-            own[d] = within(broadcast(at, place, places), x.shape[d])
+            own[d] = from_end(broadcast(at, place, places), x.shape[d])
         return x[tuple([own[d] for d in range(x.ndim)])]
 
     return te.compute((*rest[:first], *places, *rest[first:]), element, name="index")

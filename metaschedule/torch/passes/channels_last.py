@@ -7,7 +7,7 @@ the channels last, and can be said for that layout, is said for it. At the borde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -113,6 +113,7 @@ def rule(*targets: Any) -> Callable[[Rule], Rule]:
 @rule(aten.convolution.default)
 def convolution(layout: Layout, node: Node) -> Value | None:
     x, w, b, stride, padding, dilation, transposed, output_padding, groups = arguments(node)
+    stride, padding, dilation, output_padding = map(pair, (stride, padding, dilation, output_padding))
     if len(x.shape) != 4 or not are_constant(layout.graph, [w]):
         return None
     order = (2, 3, 0, 1) if transposed else (2, 3, 1, 0)
@@ -213,3 +214,8 @@ def elementwise(layout: Layout, node: Node) -> Value | None:
 def is_elementwise(node: Node) -> bool:
     lowering = LOWERINGS.get(node.target)
     return lowering is not None and lowering.kind is Kind.ELEMENTWISE
+
+
+def pair(sizes: Sequence[int]) -> list[int]:
+    """For height and width; torch takes one number for both."""
+    return [*sizes, *sizes] if len(sizes) == 1 else list(sizes)
