@@ -27,7 +27,7 @@ import metaschedule as ms
 from metaschedule.ir import Program
 from metaschedule.measure import Measurer
 
-BURN = "while True: pass"
+BURN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"  # ends with the benchmark
 ALLOWED = 1.10  # times the quiet winner: more must have been said
 
 

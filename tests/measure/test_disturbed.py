@@ -27,7 +27,8 @@ from tests.measure.processes import workers
 @pytest.fixture
 def burners() -> Iterator[None]:
     """A busy process for each core."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    burn = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", burn]) for _ in os.sched_getaffinity(0)]
     yield
     for process in busy:
         process.kill()
