@@ -3,7 +3,10 @@ else."""
 
 from __future__ import annotations
 
+import ctypes
+import shutil
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from metaschedule.codegen.lower import lower
 from metaschedule.interpreter import InterpreterError, interpret
 from metaschedule.ir import Program, numpy_dtype
 from metaschedule.runtime import Executable, KernelDivisionError, KernelError, KernelIndexError
+from metaschedule.runtime.sequence import KernelCall, Place, Sequence
 from metaschedule.target import resolve
 from tests.codegen.compiled import build, kernel, outputs, run
 
@@ -374,3 +378,26 @@ def test_generated_programs_fail_where_the_interpreter_does(data: st.DataObject)
     i = np.array(draw(st.lists(numbers, min_size=count, max_size=count)), "int64")
     j = np.array(draw(st.lists(st.integers(-1, 4), min_size=count, max_size=count)), "int32")
     agree(program, A, i, j)
+
+
+# --- the ways out of a kernel ---------------------------------------------------------------------
+
+
+def test_saved_exported_and_in_a_sequence(tmp_path: Path) -> None:
+    exe = ms.build(gather_rows())
+    x, index, z = np.ones((5, 16), "f"), np.full(9, 7), np.zeros((9, 16), "f")
+    exe.save(tmp_path / "rows.ms")
+    with pytest.raises(KernelIndexError, match="index 7 is out of range"):
+        ms.runtime.load(tmp_path / "rows.ms")(x, index)
+    workspace = np.zeros(exe.kernel.workspace_bytes(1) + 64, "uint8")
+    places = tuple(Place(n, 0) for n in (1, 2, 3))
+    run_one = Sequence([KernelCall(exe, places, Place(4, -workspace.ctypes.data % 64))], bases=4)
+    with pytest.raises(KernelIndexError, match="index 7 is out of range") as error:
+        run_one(1, *[a.ctypes.data for a in (x, index, z, workspace)])
+    assert error.value.kernel == exe.name
+    if shutil.which("cc"):
+        library = ctypes.CDLL(str(exe.export_library(tmp_path / "rows.so")))
+        library.rows_message.restype = ctypes.c_char_p
+        status = library.rows(*[ctypes.c_void_p(a.ctypes.data) for a in (x, index, z)])
+        assert b"an index is out of range for axis 0 of X" in library.rows_message(status)
+        assert "1: an index is out of range" in (tmp_path / "rows.h").read_text()

@@ -90,7 +90,7 @@ check(exe)
 """, tmp_path)  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_multiprocessing(method: str, tmp_path: Path) -> None:
     run(f"""
 import multiprocessing
