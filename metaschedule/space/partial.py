@@ -18,18 +18,18 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir import Program, blocks
 from ..schedule import Schedule
 
 MOST_SKETCHES = 64
-FEWEST_SKETCHES = 8
-MOST_BLOCKS = 2048  # of all sketches of a program together: the cost of every step grows with them
+FEWEST_SKETCHES = 6
+SMALL = 12  # blocks of a program that gets so many; the cost of a sketch grows with the number of blocks
 ANY = 1 << 30  # more than a block has options
 
 
-def most_sketches(program: Program) -> int:
-    """How many sketches of a program are made: fewer of one of many blocks, which take longer each."""
-    return max(FEWEST_SKETCHES, min(MOST_SKETCHES, MOST_BLOCKS // max(1, len(blocks(program)))))
+def most_sketches(count: int, most: int) -> int:
+    """How many sketches are made of a program of so many blocks: fewer of many, which take longer each."""
+    count = max(SMALL, count)
+    return max(FEWEST_SKETCHES, most * SMALL**2 // count**2)
 
 
 @dataclass(frozen=True, eq=False)

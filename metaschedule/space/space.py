@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ..errors import ScheduleError
-from ..ir import Program, structural_hash
+from ..ir import Program, blocks, structural_hash
 from ..schedule import BlockRV, Schedule, Trace
 from ..target import Target, resolve
 from ..validation import Randomness, checked, random_numbers, shown
 from .facts import blocks_from_outputs, claimed
-from .partial import Partial, most_sketches, thinned
+from .partial import FEWEST_SKETCHES, MOST_SKETCHES, Partial, most_sketches, thinned
+from .pieces import Sketch, joined, pieces
 from .size import Size, size_of
 
 Module = Callable[[Schedule, BlockRV, Target], list[Schedule]]
@@ -66,7 +67,7 @@ class Space:
         self.checks = tuple(checks)
         self.target = resolve(target)
         self._name = name
-        self._sketches: dict[str, tuple[list[Trace], Rejections]] = {}
+        self._sketches: dict[tuple[str, int], tuple[list[Sketch], Rejections]] = {}
 
     # --- composition ---
 
@@ -131,19 +132,44 @@ class Space:
     @checked
     def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
         """The sketches, and what was refused on the way."""
-        key = structural_hash(program)
-        if key not in self._sketches:
-            self._sketches[key] = self._explore(program)
-        sketches, rejections = self._sketches[key]
-        return list(sketches), rejections
+        parts = pieces(program)
+        found = [self._known(part, len(parts)) for part in parts]
+        refused = Counter({key: count for _, counts in found for key, count in counts.items()})
+        if len(parts) == 1:
+            return [sketch.trace for sketch in found[0][0]], refused
+        return self._joined(program, parts, [sketches for sketches, _ in found]), refused
 
-    def _explore(self, program: Program) -> tuple[list[Trace], Rejections]:
+    def pieces(self, program: Program) -> list[tuple[Program, list[Trace]]]:
+        """The pieces that a program is scheduled in, one if it is not large, and the sketches of each."""
+        parts = pieces(program)
+        return [(part, [sketch.trace for sketch in self._known(part, len(parts))[0]]) for part in parts]
+
+    def _known(self, program: Program, pieces: int) -> tuple[list[Sketch], Rejections]:
+        """What is made of a program, or of one of several pieces."""
+        most = MOST_SKETCHES if pieces == 1 else FEWEST_SKETCHES
+        key = structural_hash(program), most
+        if key not in self._sketches:
+            self._sketches[key] = self._explore(program, most)
+        return self._sketches[key]
+
+    def _joined(self, program: Program, parts: list[Program], choices: list[list[Sketch]]) -> list[Trace]:
+        """Sketches of a program of many pieces: those that take the first sketch of every piece, the second
+        (or the last that there is), and so on, then as many that are drawn."""
+        ranks, rng = max(map(len, choices)), random.Random(0)
+        if not all(choices):
+            return []
+        chosen = [[sketches[min(n, len(sketches) - 1)] for sketches in choices] for n in range(ranks)]
+        chosen += [[rng.choice(sketches) for sketches in choices] for _ in range(ranks if ranks > 1 else 0)]
+        return [joined(program, list(zip(parts, sketches, strict=True))) for sketches in chosen]
+
+    def _explore(self, program: Program, most: int) -> tuple[list[Sketch], Rejections]:
         refused: Rejections = Counter()
         partial = [Partial(Schedule(program, seed=0))]
-        rng, most = random.Random(0), most_sketches(program)
+        rng, count = random.Random(0), len(blocks(program))
         for module in self.modules:
-            partial = visited(module, partial, self.target, refused, most, rng)
-        found: dict[Trace, None] = {}
+            count = min(count, len(blocks_from_outputs(partial[0].schedule)) if partial else 0)
+            partial = visited(module, partial, self.target, refused, most_sketches(count, most), rng)
+        found: dict[Trace, Sketch] = {}
         for sch in [state.schedule for state in partial]:
             for post in self.postprocessors:
                 try:
@@ -152,8 +178,9 @@ class Space:
                     refused[name_of(post), error.message] += 1
                     break
             else:
-                found[sch.trace.without_dead()] = None
-        return list(found), refused
+                sketch = Sketch.of(sch)
+                found[sketch.trace] = sketch
+        return list(found.values()), refused
 
     @checked
     def sample(self, program: Program, rng: Randomness = 0, rejections: Rejections | None = None) -> Schedule:

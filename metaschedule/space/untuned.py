@@ -10,16 +10,18 @@ from typing import Any
 from ..codegen import split_constants
 from ..cost import Analytical
 from ..errors import ScheduleError
-from ..ir import Program
+from ..ir import Program, structural_hash
 from ..schedule import Schedule, Trace
 from ..target import Target
 from .default import default
+from .pieces import Sketch, joined
 from .space import Space, SpaceLike
 
 DRAWS = 2  # of every sketch
 KEPT = 3  # sketches that are looked at again
 ROUNDS = 3
 NEIGHBOURS = 5  # of each that is kept, in every round
+MOST_STEPS = 6000  # of a trace that are replayed in one go; of longer ones there are fewer draws and rounds
 
 
 @lru_cache(maxsize=8)
@@ -30,21 +32,49 @@ def default_space(target: Target) -> Space:
 
 def untuned(program: Program, target: Target, space: SpaceLike | None = None, seed: int = 0) -> Schedule:
     """Draw a few candidates of every sketch, walk downhill from the best, all by the analytical cost model.
-    The loops as written if the space has no candidate for them."""
+    The loops as written if the space has no candidate for them. A large program is scheduled piece by piece."""
     space = space or default_space(target)
+    parts = space.pieces(program) if isinstance(space, Space) else []
+    if len(parts) > 1:
+        return piecewise(program, parts, target, space, seed)
+    sketches = parts[0][1] if parts else space.sketches(program)
+    return most_plausible(program, sketches, target, space, seed, MOST_STEPS)
+
+
+def most_plausible(
+    program: Program, sketches: list[Trace], target: Target, space: SpaceLike, seed: int, most_steps: int
+) -> Schedule:
+    """The best of some draws and of their neighbours; fewer of them if more than so many steps of traces would
+    have to be replayed in one go."""
     model = Analytical(target)
     rng = random.Random(seed)
     drawn: list[tuple[int, Schedule]] = []
-    for number, sketch in enumerate(space.sketches(program)):
-        for _ in range(DRAWS if sketch.decisions else 1):
+    draws = DRAWS if sum(map(len, sketches)) <= most_steps else 1
+    for number, sketch in enumerate(sketches):
+        for _ in range(draws if sketch.decisions else 1):
             sch = replayed(space, sketch, program, rng)
             drawn += [] if sch is None else [(number, sch)]
     leaders: dict[int, tuple[float, Schedule]] = {}
     for cost, (number, sch) in sorted(zip(predicted(model, [sch for _, sch in drawn]), drawn), key=first):
-        if len(leaders) < KEPT:
+        if len(leaders) < (KEPT if KEPT * ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps else 1):
             leaders.setdefault(number, (cost, sch))
-    best = [downhill(space, program, model, rng, *leader) for leader in leaders.values()]
+    best = [downhill(space, program, model, rng, *leader, most_steps) for leader in leaders.values()]
     return min(best, key=first)[1] if best else Schedule(program)
+
+
+def piecewise(
+    program: Program, parts: list[tuple[Program, list[Trace]]], target: Target, space: SpaceLike, seed: int
+) -> Schedule:
+    """The most plausible candidate of every piece, one after the other; equal pieces are looked at once."""
+    known: dict[str, Sketch] = {}
+    found: list[tuple[Program, Sketch]] = []
+    for part, sketches in parts:
+        key = structural_hash(part)
+        if key not in known:
+            best = most_plausible(part, sketches, target, space, seed, MOST_STEPS // len(parts))
+            known[key] = Sketch.of(best)
+        found.append((part, known[key]))
+    return joined(program, found).apply(program)
 
 
 def first(pair: tuple[float, Any]) -> float:
@@ -52,10 +82,16 @@ def first(pair: tuple[float, Any]) -> float:
 
 
 def downhill(
-    space: SpaceLike, program: Program, model: Analytical, rng: random.Random, cost: float, sch: Schedule
+    space: SpaceLike,
+    program: Program,
+    model: Analytical,
+    rng: random.Random,
+    cost: float,
+    sch: Schedule,
+    most_steps: int,
 ) -> tuple[float, Schedule]:
     """Some neighbours of a candidate, then of the best of them, for some rounds."""
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps else 1):
         trace = sch.trace
         sites = list(trace.decisions)
         moves = [{rng.choice(sites)} for _ in range(NEIGHBOURS)] if sites else []

@@ -165,24 +165,33 @@ def why_sources_change(
     are final: written before it only, and never again with another value. `parallel`: the later place may be
     in another iteration of a parallel loop."""
     place = next(n for n, e in enumerate(events) if e.key is reader and not e.outside)
+    settled: set[tuple[Access, Key]] = set()
     for n, event in enumerate(events):
         for buffer in event.writes & sources:
             if n >= place:
                 return f"{buffer.name} is written again by {event.describe()}"
-            why = why_unsettled(s, events, event, reader, parallel)
+            why = why_unsettled(s, events, event, reader, parallel, settled)
             if why:
                 return f"{buffer.name} may change: {why}"
     return None
 
 
 def why_unsettled(
-    s: State, events: list[Access], writer: Access, reader: Key, parallel: bool = True
+    s: State,
+    events: list[Access],
+    writer: Access,
+    reader: Key,
+    parallel: bool = True,
+    settled: set[tuple[Access, Key]] | None = None,
 ) -> str | None:
     """Why a writer before `reader` may store other values when loops around both go on; `parallel`: and when
-    other iterations of a parallel loop do."""
+    other iterations of a parallel loop do. `settled`: pairs that have been looked at; there are as many paths
+    through a chain of diamonds as there are subsets of them."""
+    settled = set() if settled is None else settled
     shared = shared_variables(s, writer.key, reader)
-    if not shared:
+    if not shared or (writer, reader) in settled:
         return None  # it is done
+    settled.add((writer, reader))
     for var in shared if parallel else ():
         if var in s.nodes and s.nodes[var].kind not in ("serial", "unrolled", "vectorized"):
             return f"{writer.describe()} is in a {s.nodes[var].kind} loop with {reader!r}"
@@ -199,6 +208,8 @@ def why_unsettled(
         if event.writes & writer.reads:
             if n > place and shared_variables(s, event.key, writer.key):
                 return f"{event.describe()} changes what it is computed from"
-            if n < place and (why := why_unsettled(s, events, event, writer.key, parallel)):
+            if n < place and (
+                why := why_unsettled(s, events, event, writer.key, parallel, settled)
+            ):
                 return why
     return None
