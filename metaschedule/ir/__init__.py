@@ -65,6 +65,7 @@ from .visit import (
     changed,
     expressions,
     free_vars,
+    height,
     map_operands,
     operands,
     own_expressions,

@@ -42,6 +42,15 @@ def subexpressions(e: Expr) -> Iterator[Expr]:
         stack += operands(x)[::-1]
 
 
+def height(e: Expr) -> int:
+    """How many expressions are inside each other: 1 for a variable."""
+    level, count = [e], 0
+    while level:
+        level = list({id(x): x for parent in level for x in operands(parent)}.values())
+        count += 1
+    return count
+
+
 def bodies(s: Stmt) -> tuple[Body, ...]:
     """The bodies of a statement, in order of execution."""
     if isinstance(s, (For, While)):

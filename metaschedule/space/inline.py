@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ScheduleError
-from ..ir import Block, expr_key
+from ..ir import Block, expr_key, expressions, height, own_expressions, walk
 from ..schedule import BlockRV, Schedule
 from ..target import Target
 from .facts import (
@@ -23,6 +23,9 @@ from .facts import (
 )
 
 MOST_PLACES = 2  # of one element-wise stage in a consumer
+MOST_NODES = 512  # of the expressions of a consumer, after a stage was put in
+MOST_REPEATED_NODES = 128  # of a stage that several consumers compute again, after each other: they double
+MOST_DEPTH = 64  # of an expression
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class AutoInline:
             return "its conditions would stand inside a reduction"
         if transposes(node):
             return "it changes which elements are contiguous"
+        if any(grows_too_large(user, node, len(users) > 1) for user in users):
+            return "its consumer would have too large an expression"
         return ""
 
 
@@ -85,6 +90,22 @@ def places(user: Block, stage: Block) -> int:
     """In how many different places a block reads the results of a stage."""
     buffer = stage.writes[0].buffer
     return len({tuple(map(expr_key, load.indices)) for load in loads(user) if load.buffer is buffer})
+
+
+def grows_too_large(user: Block, stage: Block, is_repeated: bool) -> bool:
+    """Whether a block that computes a stage for each of its reads would be too large: chains of stages that
+    are read twice would double at every step."""
+    buffer = stage.writes[0].buffer
+    reads = sum(load.buffer is buffer for load in loads(user))
+    own, put = (sum(1 for _ in expressions(b.body)) for b in (user, stage))
+    most = MOST_REPEATED_NODES if is_repeated or reads > 1 else MOST_NODES
+    return own + reads * put > most or depth(user) + depth(stage) > MOST_DEPTH
+
+
+def depth(block: Block) -> int:
+    """Of the deepest expression that a block evaluates."""
+    found = [height(e) for s in walk(block.body) for e in own_expressions(s)]
+    return max(found, default=0)
 
 
 def transposes(block: Block) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from ..schedule import Schedule
 
 MOST_SKETCHES = 64
-FEWEST_SKETCHES = 6
+FEWEST_SKETCHES = 4
 SMALL = 12  # blocks of a program that gets so many; the cost of a sketch grows with the number of blocks
 ANY = 1 << 30  # more than a block has options
 

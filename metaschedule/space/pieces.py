@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..ir import Buffer, Load, Program, Stmt, Store, blocks, expressions, numpy_dtype, walk
 from ..schedule import BlockRV, Schedule, Trace
@@ -143,9 +144,10 @@ def joined(program: Program, parts: Sequence[tuple[Program, Sketch]]) -> Trace:
                 if h in sketch.names:
                     made[sketch.names[h]] = new[h]
             operands = mapped(looked_up.operands(), new.__getitem__)
+            primitive: Any = type(looked_up)
             if isinstance(looked_up, GetBlock):
                 operands = own[looked_up.name], before + (looked_up.index or 0)
-            primitive = type(looked_up)(*operands)
-            steps.append(Instruction(primitive, tuple([new[h] for h in step.outputs]), step.decision))
+            step_outputs = tuple([new[h] for h in step.outputs])
+            steps.append(Instruction(primitive(*operands), step_outputs, step.decision))
         before += sketch.left
     return Trace(tuple(steps), program)

@@ -21,7 +21,7 @@ DRAWS = 2  # of every sketch
 KEPT = 3  # sketches that are looked at again
 ROUNDS = 3
 NEIGHBOURS = 5  # of each that is kept, in every round
-MOST_STEPS = 6000  # of a trace that are replayed in one go; of longer ones there are fewer draws and rounds
+MOST_STEPS = 6000  # of traces, replayed by one of these loops; of longer traces there are fewer draws
 
 
 @lru_cache(maxsize=8)
@@ -32,7 +32,7 @@ def default_space(target: Target) -> Space:
 
 def untuned(program: Program, target: Target, space: SpaceLike | None = None, seed: int = 0) -> Schedule:
     """Draw a few candidates of every sketch, walk downhill from the best, all by the analytical cost model.
-    The loops as written if the space has no candidate for them. A large program is scheduled piece by piece."""
+    The loops as written if the space has no candidate for them. A large program goes piece by piece."""
     space = space or default_space(target)
     parts = space.pieces(program) if isinstance(space, Space) else []
     if len(parts) > 1:
@@ -44,8 +44,8 @@ def untuned(program: Program, target: Target, space: SpaceLike | None = None, se
 def most_plausible(
     program: Program, sketches: list[Trace], target: Target, space: SpaceLike, seed: int, most_steps: int
 ) -> Schedule:
-    """The best of some draws and of their neighbours; fewer of them if more than so many steps of traces would
-    have to be replayed in one go."""
+    """The best of some draws and of their neighbours; fewer draws, and no neighbours, if more than so many
+    steps of traces would have to be replayed."""
     model = Analytical(target)
     rng = random.Random(seed)
     drawn: list[tuple[int, Schedule]] = []
@@ -91,7 +91,7 @@ def downhill(
     most_steps: int,
 ) -> tuple[float, Schedule]:
     """Some neighbours of a candidate, then of the best of them, for some rounds."""
-    for _ in range(ROUNDS if ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps else 1):
+    for _ in range(ROUNDS if ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps else 0):
         trace = sch.trace
         sites = list(trace.decisions)
         moves = [{rng.choice(sites)} for _ in range(NEIGHBOURS)] if sites else []

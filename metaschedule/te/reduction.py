@@ -275,14 +275,19 @@ def rebuild(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
 
 def unbound(e: Expr, bound: frozenset[Var] = frozenset()) -> Iterator[Var]:
     """The variables of `e` that no reduction inside it binds."""
-    if isinstance(e, Var):
-        if e not in bound:
-            yield e
-        return
-    if isinstance(e, Component):
-        bound = bound | frozenset(e.reduction.axes)
-    for part in parts(e):
-        yield from unbound(part, bound)
+    waiting, seen = [(e, bound)], set[tuple[int, frozenset[Var]]]()
+    while waiting:
+        e, bound = waiting.pop()
+        if isinstance(e, Var):
+            if e not in bound:
+                yield e
+            continue
+        if (id(e), bound) in seen:  # expressions share parts: x + x, twice over, has four paths to x
+            continue
+        seen.add((id(e), bound))
+        if isinstance(e, Component):
+            bound = bound | frozenset(e.reduction.axes)
+        waiting += [(part, bound) for part in reversed(parts(e))]
 
 
 class Replace:

@@ -26,6 +26,7 @@ from ..ir import (
     unary,
 )
 from ..validation import checked
+from .cut import cut
 from .reduction import Axis, Component, Reducer, Reduction, Replace, expression, rebuild, unbound
 from .tensor import Bounds, Stage, Tensor, check_extents
 
@@ -83,7 +84,11 @@ def compute(
         raise ValueError(f"{name}: the function gives an empty tuple: at least one value is needed")
     for value in values:
         check_scope(value, indices, name)
-    tensors = make_stage(name, indices, extents, values)
+
+    def stage(part: Expr) -> Expr:
+        return make_stage(f"{name}_part", indices, extents, (part,))[0][indices]
+
+    tensors = make_stage(name, indices, extents, tuple([cut(value, name, stage) for value in values]))
     return tensors if several else tensors[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -96,6 +97,9 @@ def unbind(x: te.Tensor, dim: int) -> list[te.Tensor]:
     return [select(x, dim, n) for n in range(x.shape[wrapped(dim, x.ndim)])]
 
 
+MOST_CHAINED = 16  # parts that are looked through one after the other
+
+
 @lowers(aten.cat.default, kind=Kind.INJECTIVE)
 def cat(tensors: Sequence[te.Tensor], dim: int) -> te.Tensor:
     dtype = promoted(*tensors, promotion=Promotion.NO_OPMATH)[1]
@@ -103,15 +107,19 @@ def cat(tensors: Sequence[te.Tensor], dim: int) -> te.Tensor:
     dim = wrapped(dim, parts[0].ndim)
     shape = [sum(x.shape[dim] for x in parts) if d == dim else n for d, n in enumerate(parts[0].shape)]
 
+    starts = [0, *itertools.accumulate(x.shape[dim] for x in parts)]
+
+    def among(i: tuple[Expr, ...], first: int, last: int) -> Expr:
+        """The element, which is in one of parts `first` to `last`: of many, in one half of them or the other,
+        so that the expression is not as deep as there are parts."""
+        if first == last:
+            own = parts[first][*i[:dim], i[dim] - starts[first], *i[dim + 1 :]]
+            return te.cast(own, dtype)
+        middle = first if last - first < MOST_CHAINED else (first + last) // 2
+        return te.select(i[dim] < starts[middle + 1], among(i, first, middle), among(i, middle + 1, last))
+
     def element(*i: Expr) -> Expr:
-        start = shape[dim]
-        result: Expr | None = None
-        for x in reversed(parts):
-            start -= x.shape[dim]
-            own = te.cast(x[*i[:dim], i[dim] - start, *i[dim + 1 :]], dtype)
-            result = own if result is None else te.select(i[dim] < start + x.shape[dim], own, result)
-        assert result is not None
-        return result
+        return among(i, 0, len(parts) - 1)
 
     return te.compute(shape, element, name="cat")
 
