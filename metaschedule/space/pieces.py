@@ -38,7 +38,8 @@ class Sketch:
 
     @staticmethod
     def of(sch: Schedule) -> Sketch:
-        names = {h: name for h, name in sch.state.values.items() if isinstance(h, BlockRV)}
+        values = sch.state.values
+        names: dict[Handle, str] = {h: name for h, name in values.items() if isinstance(h, BlockRV)}
         left = sum(name in sch.state.nodes for name in block_names(sch.state.original))
         return Sketch(sch.trace.without_dead(), names, left)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
@@ -64,15 +66,14 @@ def test_a_space_that_forks_everywhere_is_bounded() -> None:
         return made
 
     sketches = ms.space.Space([options]).sketches(chain(12))
-    picked = [[i.primitive.operands()[2] for i in s.instructions if i.primitive.op == "annotate"] for s in sketches]
+    steps = [[i.primitive for i in sketch.instructions] for sketch in sketches]
+    picked = [[p.operands()[2] for p in each if p.op == "annotate"] for each in steps]
     assert len(sketches) == MOST_SKETCHES
     assert [[n] * 12 in picked for n in range(3)] == [True] * 3
     assert all({picks[at] for picks in picked} == {0, 1, 2} for at in range(12))
 
 
 def test_thinning_keeps_few_as_they_are() -> None:
-    import random
-
     families = [[Partial(ms.Schedule(chain(1)))], []]
     assert thinned(families, 1, random.Random(0)) == families
 
