@@ -208,8 +208,6 @@ def why_unsettled(
         if event.writes & writer.reads:
             if n > place and shared_variables(s, event.key, writer.key):
                 return f"{event.describe()} changes what it is computed from"
-            if n < place and (
-                why := why_unsettled(s, events, event, writer.key, parallel, settled)
-            ):
+            if n < place and (why := why_unsettled(s, events, event, writer.key, parallel, settled)):
                 return why
     return None
