@@ -66,7 +66,7 @@ def explained(path: Path | None) -> Iterator[None]:
     """Errors of SQLite and of the system as `DatabaseError`."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         meaning = MEANING.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "cannot be used")
         raise DatabaseError(f"{path or 'database in memory'}: {meaning} ({error})") from error
 
@@ -117,7 +117,7 @@ def inspect(path: Path) -> bool:
     for _ in range(LOOKS - 1):
         try:
             return look(path)
-        except (sqlite3.Error, DatabaseError):
+        except (sqlite3.Error, DatabaseError, UnicodeDecodeError):
             time.sleep(0.05)
     return look(path)
 

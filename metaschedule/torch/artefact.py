@@ -154,6 +154,8 @@ def load(path: str | os.PathLike[str]) -> Artefact:
     """The model that `Artefact.save` wrote; nothing is traced, tuned or compiled."""
     try:
         with zipfile.ZipFile(path) as file:
+            if sum(part.file_size for part in file.infolist()) > os.path.getsize(path):
+                raise StorageError(f"{path}: parts larger than the file: not a saved model")
             parts = {name: file.read(name) for name in file.namelist()}
         content = json.loads(parts["model.json"])
         if content["version"] != VERSION:

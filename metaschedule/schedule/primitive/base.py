@@ -13,7 +13,7 @@ from operator import is_
 from types import FunctionType
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from ...validation import checked, convert, converters
+from ...validation import checked, convert, converters, shown
 from ..state import State
 
 
@@ -81,9 +81,7 @@ class Primitive:
         return {n: v for n, v in every if n not in known or type(v) is not type(known[n]) or v != known[n]}
 
     def __repr__(self) -> str:
-        return (
-            f"{self.op}({', '.join(f'{name}={value!r}' for name, value in zip(self.names, self.operands()))})"
-        )
+        return f"{self.op}({', '.join(f'{n}={printed(v)}' for n, v in zip(self.names, self.operands()))})"
 
 
 class Steps:
@@ -126,6 +124,13 @@ def primitive(op: str) -> Callable[[P], P]:
         return made
 
     return register
+
+
+def printed(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return shown(value)
 
 
 def mapped(value: Any, f: Callable[[Handle], Any]) -> Any:
