@@ -19,6 +19,7 @@ from .reduction import Component, parts
 
 MOST_DEPTH = 64
 MOST_NODES = 1024
+MOST_UNCUT_NODES = 1 << 16  # of what cannot be cut: long, as a choice among hundreds of tensors, is no error
 
 
 class Extent(NamedTuple):
@@ -78,9 +79,10 @@ def cut(value: Expr, name: str, stage: Callable[[Expr], Expr]) -> Expr:
         made = e if isinstance(e, (Var, Component)) else map_operands(e, lambda x: new.get(x, x))
         if measured(made, known).is_large:
             made = with_stages(made, stage, known)
-        if measured(made, known).is_large:
+        extent = measured(made, known)
+        if extent.depth > MOST_DEPTH or extent.nodes > MOST_UNCUT_NODES:
             raise ValueError(
-                f"{name}: an expression of {known[made].nodes} operations, {known[made].depth} inside each "
+                f"{name}: an expression of {extent.nodes} operations, {extent.depth} inside each "
                 "other, in a reduction, an index or under a condition: compute parts of it as tensors first"
             )
         new[e] = made
