@@ -30,9 +30,9 @@ def test_workers_give_what_this_process_gives() -> None:
     sch = reordered()
     tasks = [Task(sch.state.original, sch.trace), *map(Task, products(FEW))]
     before = children()
-    done = in_workers(tasks, TARGET)
+    done = in_workers(tasks, TARGET, "checked")
     assert children() == before
-    assert [done[n] for n in range(len(tasks))] == [compiled(task, TARGET) for task in tasks]
+    assert [done[n] for n in range(len(tasks))] == [compiled(task, TARGET, "checked") for task in tasks]
 
 
 def test_what_a_worker_fails_at_fails_here() -> None:
