@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir import Program
 from ..runtime import Kernel
 from ..target import Target
+from .legal import values_of
 from .llvm.module import Module
 from .lower import lower
 
@@ -18,7 +21,8 @@ def generate(program: Program, target: Target, *, fma: bool = True, bounds: str 
     With `bounds="checked"` the kernel fails where an index is outside of its buffer or an integer is divided
     by zero; only what cannot be proved now is checked then. "unchecked" leaves those checks out: such an
     access is undefined."""
-    return Module(lower(program, checked=check_bounds(bounds) == "checked"), target, fma).kernel()
+    kernel = Module(lower(program, checked=check_bounds(bounds) == "checked"), target, fma).kernel()
+    return replace(kernel, values=tuple((b.name, values) for b, values in values_of(program).items()))
 
 
 def check_bounds(bounds: str) -> str:

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from ..codegen import check_bounds
+from ..codegen.legal import values_of
 from ..errors import ScheduleError, VerifyError
 from ..interpreter import InterpreterError, interpret
 from ..ir import Buffer, Program
@@ -21,7 +22,7 @@ from ..target.detect import cores as given_cores
 from .arena import Arena
 from .calibration import calibration_kernel
 from .cold import cold_inputs
-from .inputs import arrays, values_of
+from .inputs import arrays
 from .machine import Machine, count
 from .numerics import amplification, exact_magnitude, tolerance
 from .outcome import Limits, MeasureError, Outcome, one_line, typical

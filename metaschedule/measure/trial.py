@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir import numpy_dtype
-from ..runtime import ArgSpec, Executable, Kernel, pages, rest
+from ..runtime import ArgSpec, Executable, Kernel, KernelError, pages, rest
 from ..runtime.kernel import align
 from .arena import Arena
 from .calibration import SLOW, Calibration
@@ -83,26 +83,31 @@ class Trial:
 
     def answer(self, header: Header, codes: bytes) -> Frame:
         steps = [Step.from_json(step) for step in header["steps"]]
-        *preparation, (step, code) = zip(steps, parted(header["sizes"], codes), strict=True)
+        try:
+            times = self._measured(header, list(zip(steps, parted(header["sizes"], codes), strict=True)))
+        except (KernelError, Wrong) as error:  # a kernel failed, or its result is another
+            return {"kind": "wrong result", "detail": one_line(str(error))}, b""
+        return times.answer() if times else {"kind": "ok"}, b""
+
+    def _measured(self, header: Header, steps: list[tuple[Step, bytes]]) -> Times | None:
+        """None of the reference, whose result the parent reads from the guarded outputs."""
+        *preparation, (step, code) = steps
         reference = "reference" in header
         constants = self._prepared(*preparation[0]) if preparation else {}
         threads = 1 if reference else self._threads
         exe = Executable(step.kernel, code=code, constants=constants, threads=threads)
-        try:
-            first = self._call(exe, step, NAN)
-            if reference:  # the parent reads it from the guarded outputs
-                return {"kind": "ok"}, b""
-            self._compare(self._guarded, header["tolerance"])
-            bar = HOPELESS * header["best"] + OVERHEAD if header["best"] else math.inf
-            if first.least > max(bar, LONG):
-                return Times.of_one(first).answer(), b""
-            times = self._time(exe, step, bar, header["min_time"])
-            self._compare(self._timed, header["tolerance"])
-            self._call(exe, step, HUGE)
-            self._compare(self._guarded, header["tolerance"])
-        except RuntimeError as error:  # also what a failed assertion raises
-            return {"kind": "wrong result", "detail": one_line(str(error))}, b""
-        return times.answer(), b""
+        first = self._call(exe, step, NAN)
+        if reference:
+            return None
+        self._compare(self._guarded, header["tolerance"])
+        bar = HOPELESS * header["best"] + OVERHEAD if header["best"] else math.inf
+        if first.least > max(bar, LONG):
+            return Times.of_one(first)
+        times = self._time(exe, step, bar, header["min_time"])
+        self._compare(self._timed, header["tolerance"])
+        self._call(exe, step, HUGE)
+        self._compare(self._guarded, header["tolerance"])
+        return times
 
     def _prepared(self, step: Step, code: bytes) -> dict[str, np.ndarray]:
         """The constants that a step makes of the workload's."""

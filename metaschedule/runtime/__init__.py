@@ -4,7 +4,7 @@ from .compile import CompileError, assembly, compile_object, optimized_llvm
 from .elf import ObjectError
 from .executable import Executable, load
 from .failure import Failure, KernelAssertion, KernelDivisionError, KernelError, KernelIndexError
-from .kernel import ArgSpec, Kernel
+from .kernel import ArgSpec, Kernel, Values
 from .loader import load_object
 from .storage import StorageError
 from .threads import get_num_threads, rest, set_num_threads
@@ -23,6 +23,7 @@ __all__ = [
     "ObjectError",
     "StorageError",
     "Timing",
+    "Values",
     "assembly",
     "compile_object",
     "get_num_threads",

@@ -219,9 +219,10 @@ class Executable:
     ) -> Timing:
         """Time calls in a native loop, warm, without Python or the GIL.
 
-        Arguments are those of a call; without any, random data. `repeats` measurements are taken,
-        or as many as fit in `min_time` seconds, each of enough calls to last a millisecond. `watch` is
-        given every measurement to take, and returns what counts of it: its times, or none.
+        Arguments are those of a call; without any, random data, with indices in range. `repeats`
+        measurements are taken, or as many as fit in `min_time` seconds, each of enough calls to last a
+        millisecond. `watch` is given every measurement to take, and returns what counts of it: its times,
+        or none.
         """
         if repeats is not None and repeats < 1:
             raise ValueError(f"repeats must be positive, got {repeats}")
@@ -229,7 +230,7 @@ class Executable:
         inputs: Any = args
         outputs: Any = None
         if not args:
-            inputs = random_arrays(self._inputs)
+            inputs = random_arrays(self._inputs, values=dict(self.kernel.values))
             outputs = [pages.array(shape, dtype) for shape, dtype in self._allocations]
         elif len(args) == self._total:
             inputs, outputs = args[: self._input_count], args[self._input_count :]
@@ -244,7 +245,13 @@ class Executable:
         try:
             return time_kernel(self._context, addresses, repeats, min_time, watch)
         except KernelStatus as error:
-            raise self.kernel.failed(error.status, error.value) from None
+            failure = self.kernel.failed(error.status, error.value)
+            if args:
+                raise failure from None
+            raise ValueError(
+                f"benchmark found no data that this kernel accepts ({failure}); "
+                f"pass its inputs: {', '.join(map(str, self._inputs))}"
+            ) from failure
 
     def fill_workspace(self, byte: int = 0xFF) -> None:
         """Overwrite the idle workspace (0xFF: floats become NaN), so that a kernel that reads what

@@ -25,6 +25,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from metaschedule.ir import check_dtype, numpy_dtype
 from metaschedule.target import Target
 
@@ -67,12 +69,35 @@ class ArgSpec:
         return f"{self.name}: {self.dtype}{list(self.shape)}"
 
 
+@dataclass(frozen=True)
+class Values:
+    """What an integer input may hold: `low` to `high`, both included. `ascending`: sorted, from the one to
+    the other."""
+
+    low: int
+    high: int
+    ascending: bool = False
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """
+        >>> Values(0, 7, ascending=True).draw((4,), np.random.default_rng(0))[[0, -1]].tolist()
+        [0, 7]
+        """
+        values = rng.integers(self.low, self.high, shape, endpoint=True)
+        if self.ascending and shape and values.size:
+            values = np.sort(values, axis=-1)
+            values[..., 0], values[..., -1] = self.low, self.high
+        return np.asarray(values)
+
+
 @dataclass(frozen=True, repr=False)
 class Kernel:
     """A compiled-to-LLVM program. `llvm` is the text of one module that defines `entry`.
 
     `externals` are the symbols it expects of libm, libmvec and libc; `max_threads` says how many threads it
-    can use (1: it has no parallel loop). Without `failures` and parallel loops `runtime` is not used."""
+    can use (1: it has no parallel loop). Without `failures` and parallel loops `runtime` is not used.
+    `values` are of inputs, by name, that may not hold everything (indices, divisors): for data to time with.
+    """
 
     entry: str
     llvm: str
@@ -84,9 +109,10 @@ class Kernel:
     failures: tuple[Failure, ...] = ()
     externals: tuple[str, ...] = ()
     max_threads: int = 1
+    values: tuple[tuple[str, Values], ...] = ()
 
     def __post_init__(self) -> None:
-        for field in ("inputs", "outputs", "failures", "externals"):
+        for field in ("inputs", "outputs", "failures", "externals", "values"):
             object.__setattr__(self, field, tuple(getattr(self, field)))
         if self.max_threads < 1 or self.shared_bytes < 0 or self.private_bytes < 0:
             raise ValueError("max_threads must be positive and workspace sizes not negative")
@@ -123,6 +149,7 @@ class Kernel:
                 "outputs": specs(data["outputs"]),
                 "target": Target.from_json(data["target"]),
                 "failures": tuple(Failure(**entry) for entry in data.get("failures", ())),
+                "values": tuple((name, Values(**entry)) for name, entry in data.get("values", ())),
             }
             return Kernel(**values)
         except (KeyError, TypeError) as error:

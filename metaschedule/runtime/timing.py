@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from metaschedule.ir import is_float, numpy_dtype
 
 from . import pages
-from .kernel import ArgSpec
+from .kernel import ArgSpec, Values
 from .layout import Context, Runtime
 from .native import native_module
 
@@ -112,18 +112,23 @@ def time_kernel(
             native.give(ctypes.addressof(context), workspace)
 
 
-def random_arrays(specs: Iterable[ArgSpec], seed: int = 0) -> list[np.ndarray]:
+def random_arrays(
+    specs: Iterable[ArgSpec], seed: int = 0, values: Mapping[str, Values] | None = None
+) -> list[np.ndarray]:
     """Data to time with, on large pages: floats of mean 0; small integers, of which wide ones, often
-    indices, are 0 or 1."""
+    indices, are 0 or 1. `values` are those of inputs of which more is known."""
+    known = values or {}
     rng = np.random.default_rng(seed)
     arrays: list[np.ndarray] = []
     for spec in specs:
-        if is_float(spec.dtype):
-            values = rng.standard_normal(spec.shape, np.float32)
+        if spec.name in known:
+            drawn = known[spec.name].draw(spec.shape, rng)
+        elif is_float(spec.dtype):
+            drawn = rng.standard_normal(spec.shape, np.float32)
         elif spec.dtype in ("int8", "int16"):
-            values = rng.integers(-4, 5, spec.shape)
+            drawn = rng.integers(-4, 5, spec.shape)
         else:
-            values = rng.integers(0, 2, spec.shape)
+            drawn = rng.integers(0, 2, spec.shape)
         arrays.append(pages.array(spec.shape, numpy_dtype(spec.dtype)))
-        arrays[-1][...] = values
+        arrays[-1][...] = drawn
     return arrays

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import metaschedule as ms
+from metaschedule.codegen.legal import values_of
 from metaschedule.ir import Program, changed
 from metaschedule.measure.compare import difference
-from metaschedule.measure.inputs import arrays, values_of
+from metaschedule.measure.inputs import arrays
 from metaschedule.measure.numerics import exact_magnitude, tolerance
 from metaschedule.runtime import ArgSpec
 from metaschedule.script import parse

@@ -215,3 +215,20 @@ def f(X: T.Tensor((8,)), W: T.Tensor((8,), "float32", constant=True), Y: T.Outpu
         right, wrong = m.measure([parse(text), parse(text.replace("+ 1.0", "+ 2.0"))])
     assert right.ok
     assert wrong.kind == "wrong result"
+
+
+def test_a_preparation_that_fails_is_a_wrong_result() -> None:
+    text = """
+def f(X: T.Tensor((8,)), W: T.Tensor((8,), constant=True), I: T.Tensor((8,), "int64", constant=True),
+      Y: T.Output((8,))):
+    V = T.alloc((8,), "float32")
+    for i in range(8):
+        V[i] = W[I[i]{offset}]
+    for i in range(8):
+        Y[i] = X[i] * V[i]
+"""
+    with Measurer(parse(text.format(offset=""))) as m:
+        right, wrong = m.measure([parse(text.format(offset=offset)) for offset in ("", " + 8")])
+    assert right.ok, right.detail
+    assert wrong.kind == "wrong result"
+    assert "out of range for axis 0 of W" in wrong.detail

@@ -1,0 +1,111 @@
+"""What integer inputs of a program may hold, where not every number is legal.
+
+Data to measure or time a program with are drawn accordingly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..arith import Domain
+from ..ir import (
+    Binary,
+    Buffer,
+    Expr,
+    For,
+    Load,
+    Program,
+    Rewriter,
+    Store,
+    Var,
+    as_int,
+    blocks,
+    const,
+    expressions,
+    free_vars,
+    integer_limits,
+    is_integer,
+    operands,
+    walk,
+)
+from ..runtime import Values
+
+SMALL = 4  # the largest integer where nothing asks for others
+
+
+def values_of(program: Program) -> dict[Buffer, Values]:
+    """What integer inputs may hold that are indices, bounds of loops, divisors or widths of shifts.
+
+    An index lies in the dimension it selects from. An input that bounds a loop is ascending, as the row
+    pointers of a sparse matrix are, and ends with the size of what the loop runs over.
+    """
+    inputs = {b for b in program.inputs if is_integer(b.dtype)}
+    if not inputs:
+        return {}
+    extents = loop_extents(program)
+    bounding = {b for extent in extents.values() for b in loaded(extent)}
+    found = {b: Values(0, SMALL, ascending=True) for b in inputs & bounding}
+    highest: dict[Buffer, int] = {}
+    for index, size in indices(program):
+        over = {b for e in parts(index) if isinstance(e, Var) and e in extents for b in loaded(extents[e])}
+        for b in inputs & (over | loaded(index)):
+            high = size if b in bounding else fitting(index, b, size, extents)
+            highest[b] = min(high, highest.get(b, integer_limits(b.dtype)[1]))
+            found[b] = Values(0, highest[b], ascending=b in bounding)
+    for e in expressions(program):
+        if isinstance(e, Binary) and e.op in ("//", "%", "<<", ">>"):
+            low = 1 if e.op in ("//", "%") else 0
+            for b in inputs & loaded(e.b):
+                values = found.get(b, Values(low, SMALL))
+                found[b] = replace(values, low=low, high=max(low, values.high))
+    return found
+
+
+def loop_extents(program: Program) -> dict[Var, Expr]:
+    """The extent of every loop and iterator."""
+    loops = {s.var: s.extent for s in walk(program) if isinstance(s, For)}
+    return loops | {it.var: it.extent for block in blocks(program) for it in block.iters}
+
+
+def indices(program: Program) -> Iterator[tuple[Expr, int]]:
+    """Every index of an access, with the size of the dimension it selects from."""
+    for e in expressions(program):
+        if isinstance(e, Load):
+            yield from zip(e.indices, e.buffer.shape)
+    for s in walk(program):
+        if isinstance(s, Store):
+            yield from zip(s.indices, s.buffer.shape)
+
+
+def parts(e: Expr) -> Iterator[Expr]:
+    """What the value of `e` is computed from; not what only says which element is loaded."""
+    yield e
+    if not isinstance(e, Load):
+        for x in operands(e):
+            yield from parts(x)
+
+
+def loaded(e: Expr) -> set[Buffer]:
+    return {x.buffer for x in parts(e) if isinstance(x, Load)}
+
+
+def fitting(index: Expr, b: Buffer, size: int, extents: dict[Var, Expr]) -> int:
+    """The largest value of `b`, by halves, with which `index` stays below `size`; others' loads are 1."""
+    value = Var("value", b.dtype)
+
+    class OnlyOne(Rewriter):
+        def expr(self, e: Expr) -> Expr:
+            if isinstance(e, Load):
+                return value if e.buffer is b else const(1, e.dtype)
+            return super().expr(e)
+
+    alone = OnlyOne().expr(index)
+    loops = {v: n for v in free_vars(alone) if v in extents and (n := as_int(extents[v])) is not None}
+    high = max(0, size - 1)
+    while high:
+        upper = Domain({**loops, value: high + 1}).bounds(alone)[1]
+        if upper is None or upper < size:
+            break
+        high //= 2
+    return high
