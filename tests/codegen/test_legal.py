@@ -62,9 +62,7 @@ def test_where_no_data_is_found_it_is_asked_for() -> None:
         C[i] = A[J[i]]
     """)  # fmt: skip
     exe = build(program)
-    with pytest.raises(
-        ValueError, match=r"index 4 is out of range.*pass its inputs: A: float32"
-    ):
+    with pytest.raises(ValueError, match=r"index 4 is out of range.*pass its inputs: A: float32"):
         exe.benchmark()
     assert exe.benchmark(np.ones(4, "float32"), np.zeros(8, "int64"), repeats=1).median > 0
     with pytest.raises(KernelIndexError):
