@@ -204,6 +204,21 @@ def test_powers_at_the_edges(dtype: str, loop: str) -> None:
         close(got, expected, dtype, 2, 2 * TINY[dtype], "pow")
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_signs_of_zeros_that_division_leaves(dtype: str, loop: str) -> None:
+    """A rest has the divisor's, a quotient that of the quotient before it is rounded: as NumPy's have."""
+    a, b = pairs(dtype)
+    shaped = f"{dtype}[{a.size}]"
+    program = kernel(f"A:{shaped}, B:{shaped} -> Q:{shaped}, R:{shaped}", f"""
+    for i in {loop}({a.size}):
+        Q[i] = A[i] // B[i]
+        R[i] = A[i] % B[i]
+    """)  # fmt: skip
+    for got, want in zip(run(build(program), a, b), outputs(interpret(program, a, b)), strict=True):
+        np.testing.assert_array_equal(kinds(got), kinds(want))
+
+
 BOOL_OPERATORS = {
     "A[i] and B[i]": "logical_and", "A[i] or B[i]": "logical_or", "A[i] != B[i]": "logical_xor",
     **{f"A[i] {op} B[i]": name for op, name in COMPARISONS.items() if op != "!="},

@@ -127,8 +127,17 @@ def arithmetic() -> Iterator[Sample]:
     yield call(aten.floor_divide.Scalar, ints(9), -3)
     for x in (t(5), t(5, dtype=f16), t(5, low=0), special()):
         yield call(aten.pow.Tensor_Tensor, x, t(1, low=0))
-        for exponent in (2, 3, 0.5, -1, 2.7, 0, -2):
+        for exponent in (2, 3, 0.5, -0.5, -1, 2.7, 0, -2):
             yield call(aten.pow.Tensor_Scalar, x, exponent)
+    for dtype in (f16, bf16, f64):
+        yield from (
+            call(aten.pow.Tensor_Scalar, special(dtype), exponent) for exponent in (0.5, -0.5, -1, -2)
+        )
+        for divisor in (t(99, dtype=dtype), t(dtype=dtype), t(1, dtype=dtype)):
+            yield call(
+                aten.div.Tensor_mode, t(99, dtype=dtype, low=-50, high=50), divisor, rounding_mode="trunc"
+            )
+        yield call(aten.div.Scalar_mode, t(99, dtype=dtype, low=-50, high=50), 0.3, rounding_mode="trunc")
     for exponent in (0, 1, 2, 3, 5):
         yield call(aten.pow.Tensor_Scalar, ints(5), exponent)
     yield call(aten.pow.Tensor_Scalar, ints(5, low=0), 0.5)

@@ -101,9 +101,12 @@ class Arithmetic(Conversions):
         less = self.operation(f"fsub {quotient.typed}, {one.text}", a.dtype, a)
         exact = self.operation(f"select {fix.typed}, {less.typed}, {quotient.typed}", a.dtype, a)
         near = self.intrinsic("rint", a.dtype, exact)  # exact but for rounding of the quotient
-        by_zero = self.operation(f"fcmp oeq {b.typed}, {zero.text}", "bool", a)
         plain = self.operation(f"fdiv {a.typed}, {b.text}", a.dtype, a)
-        return self.operation(f"select {by_zero.typed}, {plain.typed}, {near.typed}", a.dtype, a)
+        none = self.operation(f"fcmp oeq {near.typed}, {zero.text}", "bool", a)
+        signed = self.intrinsic("copysign", a.dtype, zero, plain)
+        floor = self.operation(f"select {none.typed}, {signed.typed}, {near.typed}", a.dtype, a)
+        by_zero = self.operation(f"fcmp oeq {b.typed}, {zero.text}", "bool", a)
+        return self.operation(f"select {by_zero.typed}, {plain.typed}, {floor.typed}", a.dtype, a)
 
     def integer_division(self, e: Binary, a: Value, b: Value) -> Value:
         """`//` and `%` rounding down."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import torch
 
 from ... import te
-from ...ir import Const, Expr, const, is_float, is_integer
-from ..dtypes import Promotion
+from ...ir import Cast, Const, Expr, const, is_float, is_integer
+from ..dtypes import Promotion, promoted
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import elementwise, pointwise
 
@@ -58,20 +60,30 @@ def floor_divide(x: Expr, y: Expr) -> Expr:
 def div_rounded(x: te.Tensor, y: Any, rounding_mode: str | None) -> te.Tensor:
     if rounding_mode is None:
         return pointwise("div", div, x, y, promotion=Promotion.INT_TO_FLOAT)
-    return pointwise("div", floor_divide if rounding_mode == "floor" else truncated, x, y)
+    if rounding_mode == "floor":
+        return pointwise("div", floor_divide, x, y)
+    _, dtype = promoted(x, y)
+    several = isinstance(y, te.Tensor) and math.prod(y.shape) != 1  # by one number torch rounds only once
+    return pointwise("div", partial(truncated, rounded_to=dtype if several else None), x, y)
 
 
-def truncated(x: Expr, y: Expr) -> Expr:
-    """The quotient, rounded towards zero."""
+def truncated(x: Expr, y: Expr, rounded_to: str | None = None) -> Expr:
+    """The quotient, rounded towards zero; before that perhaps to a dtype."""
     if is_float(x.dtype):
-        return te.trunc(x / y)
+        return te.trunc(te.cast(te.cast(x / y, rounded_to or x.dtype), x.dtype))
     quotient = x // y
     return te.select((x % y != 0) & ((x < 0) != (y < 0)), quotient + 1, quotient)
 
 
 @elementwise(aten.remainder.Tensor, aten.remainder.Scalar)
 def remainder(x: Expr, y: Expr) -> Expr:
-    return x % y
+    rest = x % y
+    return signed_zero(rest, x) if is_float(x.dtype) else rest
+
+
+def signed_zero(value: Expr, sign: Expr) -> Expr:
+    """`value`, which where it is 0 has the sign of another. (That is finite there.)"""
+    return te.select(value == 0, sign * 0.0, value)
 
 
 @elementwise(aten.fmod.Tensor, aten.fmod.Scalar)
@@ -79,7 +91,7 @@ def fmod(x: Expr, y: Expr) -> Expr:
     if is_integer(x.dtype):
         return x - truncated(x, y) * y
     rest = te.abs(x) % te.abs(y)
-    return te.select(x < 0, -rest, rest)
+    return signed_zero(te.select(x < 0, -rest, rest), x)
 
 
 @elementwise(
@@ -91,8 +103,9 @@ def pow(x: Expr, y: Expr) -> Expr:
         return x * x if exponent == 2 else x * x * x
     if is_integer(x.dtype):
         return integer_power(x, exponent)
-    if exponent == 0.5:
-        return te.sqrt(x)
+    half_precision = isinstance(x, Cast) and x.a.dtype == "float16"  # for which torch takes no roots
+    if exponent in (0.5, -0.5) and not half_precision:
+        return te.sqrt(x) if exponent == 0.5 else te.rsqrt(x)
     return te.pow(x, y)
 
 
