@@ -133,11 +133,13 @@ def arithmetic() -> Iterator[Sample]:
         yield from (
             call(aten.pow.Tensor_Scalar, special(dtype), exponent) for exponent in (0.5, -0.5, -1, -2)
         )
-        for divisor in (t(99, dtype=dtype), t(dtype=dtype), t(1, dtype=dtype)):
-            yield call(
-                aten.div.Tensor_mode, t(99, dtype=dtype, low=-50, high=50), divisor, rounding_mode="trunc"
-            )
-        yield call(aten.div.Scalar_mode, t(99, dtype=dtype, low=-50, high=50), 0.3, rounding_mode="trunc")
+        x = t(99, dtype=dtype, low=-50, high=50)
+        for divisor in (t(99, dtype=dtype), t(dtype=dtype), t(1, dtype=dtype), special(dtype)[:, None]):
+            yield call(aten.floor_divide.default, x, divisor)
+            for mode in ("floor", "trunc"):
+                yield call(aten.div.Tensor_mode, x, divisor, rounding_mode=mode)
+        for mode in ("floor", "trunc"):
+            yield call(aten.div.Scalar_mode, x, 0.3, rounding_mode=mode)
     for exponent in (0, 1, 2, 3, 5):
         yield call(aten.pow.Tensor_Scalar, ints(5), exponent)
     yield call(aten.pow.Tensor_Scalar, ints(5, low=0), 0.5)

@@ -51,26 +51,44 @@ def div(x: Expr, y: Expr) -> Expr:
     return x / y
 
 
-@elementwise(aten.floor_divide.default, aten.floor_divide.Scalar)
-def floor_divide(x: Expr, y: Expr) -> Expr:
-    return x // y
+@lowers(aten.floor_divide.default, aten.floor_divide.Scalar, kind=Kind.ELEMENTWISE)
+def floor_divide(x: te.Tensor, y: Any) -> te.Tensor:
+    return div_rounded(x, y, "floor")
 
 
 @lowers(aten.div.Tensor_mode, aten.div.Scalar_mode, kind=Kind.ELEMENTWISE)
 def div_rounded(x: te.Tensor, y: Any, rounding_mode: str | None) -> te.Tensor:
     if rounding_mode is None:
         return pointwise("div", div, x, y, promotion=Promotion.INT_TO_FLOAT)
-    if rounding_mode == "floor":
-        return pointwise("div", floor_divide, x, y)
-    _, dtype = promoted(x, y)
-    several = isinstance(y, te.Tensor) and math.prod(y.shape) != 1  # by one number torch rounds only once
-    return pointwise("div", partial(truncated, rounded_to=dtype if several else None), x, y)
+    computed_in, dtype = promoted(x, y)
+    if not isinstance(y, te.Tensor) or math.prod(y.shape) == 1:
+        dtype = computed_in  # by one number torch divides without rounding on the way
+    return pointwise("div", partial(floored if rounding_mode == "floor" else truncated, step=dtype), x, y)
 
 
-def truncated(x: Expr, y: Expr, rounded_to: str | None = None) -> Expr:
-    """The quotient, rounded towards zero; before that perhaps to a dtype."""
+def rounded(x: Expr, dtype: str) -> Expr:
+    """As exact as `dtype` is."""
+    return te.cast(te.cast(x, dtype), x.dtype)
+
+
+def floored(x: Expr, y: Expr, step: str) -> Expr:
+    """The quotient, rounded down. With floats that are narrower than what torch computes in, it rounds every
+    step to them (`step`)."""
+    if x.dtype == step:
+        return x // y
+    rest = fmod(x, y)
+    quotient = rounded(rounded(x - rest, step) / y, step)
+    down = (rest != 0) & ((y < 0) != (rest < 0))
+    quotient = te.select(down, rounded(quotient - 1, step), quotient)
+    floor = te.floor(quotient)
+    floor = te.select(rounded(quotient - floor, step) > 0.5, rounded(floor + 1, step), floor)
+    return te.select(y == 0, x / y, signed_zero(floor, x / y))
+
+
+def truncated(x: Expr, y: Expr, step: str | None = None) -> Expr:
+    """The quotient, rounded towards zero; see `floored`."""
     if is_float(x.dtype):
-        return te.trunc(te.cast(te.cast(x / y, rounded_to or x.dtype), x.dtype))
+        return te.trunc(rounded(x / y, step or x.dtype))
     quotient = x // y
     return te.select((x % y != 0) & ((x < 0) != (y < 0)), quotient + 1, quotient)
 
