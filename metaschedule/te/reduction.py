@@ -214,6 +214,10 @@ def _position(name: str, better: str, value: Operand, axis: Any, dtype: str) -> 
     axes = check_axes(axis, name)
     if any(as_int(a.extent) == 0 for a in axes):
         raise ValueError(f"{name} of an empty axis: there is no position to give")
+    if not is_integer(dtype):
+        raise TypeError(f"{name}: dtype= is that of a position, an integer's, got {dtype}")
+    if (last := math.prod([as_int(a.extent) or 1 for a in axes]) - 1) > integer_limits(dtype)[1]:
+        raise ValueError(f"{name}: dtype={dtype} does not hold position {last}")
     position: Expr = const(0, INDEX)
     for a in axes:
         position = position * a.extent + (a - a.low)

@@ -117,3 +117,14 @@ def test_reads_that_are_certainly_out_of_bounds() -> None:
     y = te.compute((6,), lambda i: X[i, 0], name="y")
     with pytest.raises(VerifyError, match=r"X\[v_i, 0\] is out of bounds"):
         te.program([X], [y])
+
+
+def test_positions_that_their_dtype_does_not_hold() -> None:
+    wide = te.placeholder((2, 129), name="wide")
+    i, k = te.reduce_axis(2, "i"), te.reduce_axis(129, "k")
+    for find, dtype, axes in ((te.argmax, "int8", k), (te.argmin, "uint8", (i, k))):
+        with pytest.raises(ValueError, match=rf"{find.__name__}: dtype={dtype} does not hold position"):
+            find(wide[i, k], axis=axes, dtype=dtype)
+    with pytest.raises(TypeError, match="argmax: dtype= is that of a position, an integer's, got float32"):
+        te.argmax(wide[0, k], axis=k, dtype="float32")
+    te.argmax(wide[0, k], axis=k, dtype="uint8")
