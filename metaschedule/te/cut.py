@@ -19,7 +19,8 @@ from .reduction import Component, parts
 
 MOST_DEPTH = 64
 MOST_NODES = 1024
-MOST_UNCUT_NODES = 1 << 16  # of what cannot be cut: long, as a choice among hundreds of tensors, is no error
+MOST_UNCUT_DEPTH = 160  # of what cannot be cut: series in a branch are 70 deep (erfc), or 132 (i1)
+MOST_UNCUT_NODES = 1 << 16  # of it: long, as a choice among hundreds of tensors, is no error
 
 
 class Extent(NamedTuple):
@@ -80,7 +81,7 @@ def cut(value: Expr, name: str, stage: Callable[[Expr], Expr]) -> Expr:
         if measured(made, known).is_large:
             made = with_stages(made, stage, known)
         extent = measured(made, known)
-        if extent.depth > MOST_DEPTH or extent.nodes > MOST_UNCUT_NODES:
+        if extent.depth > MOST_UNCUT_DEPTH or extent.nodes > MOST_UNCUT_NODES:
             raise ValueError(
                 f"{name}: an expression of {extent.nodes} operations, {extent.depth} inside each "
                 "other, in a reduction, an index or under a condition: compute parts of it as tensors first"
