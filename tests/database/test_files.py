@@ -141,7 +141,7 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path, content: str) -> None:
 
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing" / "tuning.db"):
-        with pytest.raises(DatabaseError, match="cannot be .*; check the path"):
+        with pytest.raises(DatabaseError, match="check the path|give a file in it"):
             ms.database.open(path)
     assert list(tmp_path.iterdir()) == []
 

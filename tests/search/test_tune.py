@@ -145,9 +145,9 @@ def test_budgets() -> None:
     assert len(tune_synthetic(small(), minutes=1e-6).records) <= 16  # one step at most
     assert len(tune_synthetic(small(), minutes=60, space=tiled).records) == 16
     assert len(tune_synthetic(small(), minutes=60, trials=4, space=tiled).records) == 4
-    for wrong in ({"trials": 0}, {"minutes": -1.0}):
-        with pytest.raises(ValueError, match="must be positive"):
-            ms.tune(small(), **wrong)
+    for name, wrong in (("trials", 0), ("minutes", -1.0)):
+        with pytest.raises(ValueError, match=f"tune: {name} must be"):
+            ms.tune(small(), **{name: wrong})
 
 
 def test_own_model_and_strategy_names() -> None:

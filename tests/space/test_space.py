@@ -107,7 +107,7 @@ def test_function_is_a_space() -> None:
     assert {len(s) for s in space.sketches(program)} == drawn
     assert_candidate(space.sample(program, 3), program)
     assert ms.space.as_space(space) is space
-    with pytest.raises(TypeError, match="a space is a Space or a function that takes a schedule"):
+    with pytest.raises(TypeError, match="space must be a Space, a function that takes a schedule"):
         ms.space.as_space(3)  # type: ignore[arg-type]
 
 

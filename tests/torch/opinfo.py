@@ -52,6 +52,8 @@ from metaschedule.torch.plan import EagerStep, Plan, planned
 from metaschedule.torch.runner import Runner
 
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool")
+# What reads memory by strides of its own sees what lies between the elements, which no copy has.
+READS_MEMORY = ("as_strided", "as_strided_copy", "as_strided.partial_views", "as_strided_scatter")
 LAYOUTS = ("as given", "transposed", "strided", "broadcast")
 SEED = 42  # of random numbers: what OpInfo's own functions set
 TOLERANCE = {  # relative and absolute
@@ -103,7 +105,7 @@ def cases(dtypes: Sequence[str] = DTYPES, samples: int = 4, seed: int = 0) -> It
         rng = random.Random(f"{name} {dtype} {seed}")
         later = rng.sample(range(2, 20), max(samples - 2, 0))
         for at, number in enumerate([*range(min(samples, 2)), *sorted(later)]):
-            yield Case(name, dtype, number, LAYOUTS[at % 4 if samples > 2 else 0])
+            yield Case(name, dtype, number, layout_for(name, LAYOUTS[at % 4 if samples > 2 else 0]))
 
 
 def pairs(dtypes: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -117,7 +119,13 @@ def drawn_cases(dtypes: Sequence[str], share: float, seed: int = 0) -> list[Case
     """For a share of all operators one of their samples each, in one of the layouts."""
     rng = random.Random(seed)
     chosen = [pair for pair in pairs(dtypes) if rng.random() < share]
-    return [Case(name, dtype, rng.randrange(12), rng.choice(LAYOUTS)) for name, dtype in chosen]
+    return [
+        Case(name, dtype, rng.randrange(12), layout_for(name, rng.choice(LAYOUTS))) for name, dtype in chosen
+    ]
+
+
+def layout_for(operator: str, layout: str) -> str:
+    return LAYOUTS[0] if operator in READS_MEMORY else layout
 
 
 def drawn(info: Any, case: Case) -> Any:

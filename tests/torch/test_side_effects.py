@@ -77,8 +77,9 @@ def test_batch_norm_in_training(dtype: Any, statistics: str) -> None:
     x = torch.randn(8, 4, 5, 5).to(dtype)
     want, found = make(), make()
     run = compiled(lambda x: found(x) * 2)
+    eps = 8 * torch.finfo(dtype).eps  # of the largest values: near zero a rounding is relatively large
     for _ in range(2):
-        torch.testing.assert_close(run(x), want(x) * 2)
+        torch.testing.assert_close(run(x), want(x) * 2, rtol=eps, atol=eps)
     torch.testing.assert_close(dict(found.state_dict()), dict(want.state_dict()))
 
 

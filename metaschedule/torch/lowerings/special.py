@@ -161,7 +161,7 @@ def derivative_of_cotangent(n: int) -> list[float]:
     found = [0.0, 1.0]
     for _ in range(n):
         slope = [k * c for k, c in enumerate(found)][1:]
-        found = [-a - b for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope])]
+        found = [0.0 - a - b for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope])]
     return found
 
 
