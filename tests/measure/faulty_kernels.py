@@ -25,6 +25,7 @@ TEXT = """
 @number = internal global i32 7
 @text = internal constant [8 x i8] c"garbage\\00"
 declare i32 @usleep(i32)
+declare i64 @clock()
 declare i32 @puts(ptr)
 declare i32 @fflush(ptr)
 declare i64 @write(i32, ptr, i64)
@@ -91,6 +92,11 @@ def long_to_build(accesses: int) -> Kernel:
 
 GOOD = kernel()
 SLEEPS = kernel("  %s = call i32 @usleep(i32 60000)")
+WORKS_LONG = kernel(  # 60 ms of the processor's time: to sleep counts as being stopped
+    "  %begin = call i64 @clock()\n  br label %work\n"
+    "work:\n  %now = call i64 @clock()\n  %passed = sub i64 %now, %begin\n"
+    "  %on = icmp ult i64 %passed, 60000\n  br i1 %on, label %work, label %end\nend:"
+)
 DIVIDES_BY_ZERO = kernel(
     "  %n = load volatile i32, ptr @number\n  %d = load volatile i32, ptr @zero\n"
     "  %q = sdiv i32 %n, %d\n  store volatile i32 %q, ptr %c"

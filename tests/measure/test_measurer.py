@@ -97,11 +97,11 @@ def test_leaders_are_confirmed_without_building_them_again(monkeypatch: pytest.M
 
 def test_a_hopeless_candidate_is_not_repeated() -> None:
     with Measurer(faulty.program()) as m:
-        good, by_earlier = m.measure([faulty.GOOD, faulty.SLEEPS])
-        by_best, alone = m.measure([faulty.SLEEPS], best=1e-6)[0], m.measure([faulty.SLEEPS])[0]
+        good, by_earlier = m.measure([faulty.GOOD, faulty.WORKS_LONG])
+        (by_best,), (alone,) = m.measure([faulty.WORKS_LONG], best=1e-6), m.measure([faulty.WORKS_LONG])
     for hopeless in (by_earlier, by_best) if not good.disturbed else (by_best,):
         assert hopeless.ok
-        assert len(hopeless.times) == 1
+        assert len(hopeless.times) == 1 or hopeless.disturbed  # what was disturbed is looked at again
         assert hopeless.latency is not None
         assert hopeless.latency >= 0.06
     assert len(alone.times) > 1

@@ -66,6 +66,6 @@ def test_a_profile_has_the_time_of_every_step() -> None:
         ("add", 1, False),
     ]
     layers, _, last = profile.shares
-    assert (layers.operations, last.operations) == (3 * (2 * 4 * 8 * 8 + 2 * 4 * 8), 4 * 8)
+    assert (layers.operations, last.operations) == (3 * (2 * 4 * 8 * 8 + 2 * 4 * 8), 4 * 2)
     assert 0 < sum(one.seconds for one in profile.shares) < profile.whole
     assert "between kernels" in str(profile)
