@@ -140,7 +140,8 @@ class Measurer:
         waited = True
         while waited and (doubtful := [n for n, outcome in enumerate(outcomes) if not outcome.reliable]):
             waited = 2 * len(doubtful) > len(candidates) and self._wait(len(doubtful), len(candidates))
-            best = min((o.latency for o in outcomes if o.latency is not None), default=best)
+            latencies = [best, *[outcome.latency for outcome in outcomes]]
+            best = min((latency for latency in latencies if latency is not None), default=None)
             again = self._run([entries[n] for n in doubtful], best, MEASURE_SECONDS)
             for n, outcome in zip(doubtful, again, strict=True):
                 outcomes[n] = better(outcomes[n], outcome)
