@@ -103,7 +103,7 @@ def test_a_hopeless_candidate_is_not_repeated() -> None:
         assert hopeless.ok
         assert len(hopeless.times) == 1 or hopeless.disturbed  # what was disturbed is looked at again
         assert hopeless.latency is not None
-        assert hopeless.latency >= 0.06
+        assert hopeless.latency >= 0.03  # of two threads, both of whose time counts
     assert len(alone.times) > 1
 
 
