@@ -36,7 +36,6 @@ class Touched:
     accesses: dict[Buffer, list[RegionAccess]] = field(default_factory=dict)
     written: list[Buffer] = field(default_factory=list)  # in order, maybe several times
     loaded: set[Buffer] = field(default_factory=set)  # read by extents, conditions and bindings
-    loops: list[Var] = field(default_factory=list)
     problem: str | None = None  # why this is not all that is touched
 
     def add(self, block: Block) -> None:
@@ -55,11 +54,9 @@ def touched_below(s: State, loop: Var) -> Touched:
         node = s.nodes[key]
         if loaded := touch(node).loaded:
             found.loaded |= loaded
-        if type(node) is For:
-            found.loops.append(node.var)
-        elif type(node) is Block:
+        if type(node) is Block:
             found.add(node)
-        elif not (type(node) is If and s.children[key]):
+        elif type(node) is not For and not (type(node) is If and s.children[key]):
             found.problem = "there is a statement outside of any block"
     return found
 
