@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..ir import Expr, Region, Var, as_int
-from .instance import WIDE, Instance, Linear, Variables
+from .instance import WIDE, Instance, Linear
+from .nest import Nest
 from .system import System
 
 
@@ -25,7 +26,7 @@ class Access(NamedTuple):
     is_write: bool
 
 
-def may_alias(nest: Variables, around: Sequence[Var], moving: Var, a: Access, b: Access) -> bool | None:
+def may_alias(nest: Nest, around: Sequence[Var], moving: Var, a: Access, b: Access) -> bool | None:
     """Whether two accesses touch one element in different iterations of the loop `moving`, the loops around
     it standing still: True if they do, False if they certainly do not, None if that is not known."""
     extent = nest.extents[moving]
@@ -43,7 +44,7 @@ def may_alias(nest: Variables, around: Sequence[Var], moving: Var, a: Access, b:
 
 
 def meeting(
-    nest: Variables, around: Iterable[Var], moving: Var, a: Access, b: Access, distance: tuple[int, int]
+    nest: Nest, around: Iterable[Var], moving: Var, a: Access, b: Access, distance: tuple[int, int]
 ) -> System:
     """The instances of `a`, and those of `b` so many iterations later, that touch one element."""
     system = System()

@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 
 from ..ir import Binary, Expr, Var, as_int, free_vars, substitute
 from .alias import Access, offset
-from .instance import Instance, Linear, Variables
+from .definitions import FusedDigit
+from .instance import Instance, Linear
+from .nest import Nest
 from .system import System
 
 
-def covers(nest: Variables, around: Sequence[Var], loops: Sequence[Var], write: Access, read: Access) -> bool:
+def covers(nest: Nest, around: Sequence[Var], loops: Sequence[Var], write: Access, read: Access) -> bool:
     """Whether every element that `read` touches while the loops around stand still is stored by `write`
     meanwhile, whose own `loops` all range. The loops of a block that stores must not be empty."""
     if any(as_int(count) != 1 for _, count in write.region.ranges):
@@ -65,7 +67,7 @@ def holds(system: System, value: Linear, low: float, high: float) -> bool:
 class Witness(Instance):
     """An instance whose loops are chosen so that its indices are given values."""
 
-    def __init__(self, system: System, nest: Variables, known: Mapping[Var, Linear]) -> None:
+    def __init__(self, system: System, nest: Nest, known: Mapping[Var, Linear]) -> None:
         super().__init__(system, nest, known)
 
     def choose(self, indices: Sequence[Expr], values: Sequence[Linear], loops: Sequence[Var]) -> None:
@@ -87,7 +89,7 @@ class Witness(Instance):
         definition = self.nest.definitions.get(var)
         if definition is None:
             return False
-        if hasattr(definition, "whole"):
+        if isinstance(definition, FusedDigit):
             return self.is_known(definition.whole)
         return all(map(self.is_known, definition.digits))
 
@@ -97,7 +99,7 @@ class Witness(Instance):
         definition = self.nest.definitions.get(var)
         if definition is None:
             return
-        if hasattr(definition, "whole"):
+        if isinstance(definition, FusedDigit):
             if definition.whole not in self.known and all(
                 d in self.known or self.extent(d) == 1 for d in definition.digits
             ):
@@ -158,7 +160,7 @@ class Witness(Instance):
             return self.summands(e.a, factor * times)
         if isinstance(e, Var) and e not in self.known:
             definition = self.nest.definitions.get(e)
-            if definition is not None and not hasattr(definition, "whole"):
+            if definition is not None and not isinstance(definition, FusedDigit):
                 digits = definition.digits
                 if any(map(self.is_known, digits)):
                     found: list[tuple[Expr | None, int]] = []

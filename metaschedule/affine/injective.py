@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..ir import Expr, Var
-from .instance import Instance, Variables
+from .instance import Instance
+from .nest import Nest
 from .system import System
 
 
 def is_injective(
-    nest: Variables, indices: Sequence[Expr], extents: Mapping[Var, int], guards: Sequence[Expr] = ()
+    nest: Nest, indices: Sequence[Expr], extents: Mapping[Var, int], guards: Sequence[Expr] = ()
 ) -> bool | None:
     """Whether no two points of these variables, at which the guards hold, have the same indices; None if that
     is not known. Two points differ in a first variable: by which is tried in turn."""

@@ -12,22 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..ir import INDEX, Binary, Const, Expr, Unary, Var, as_int
+from .definitions import FusedDigit
+from .nest import Nest
 from .system import System, Terms
 
 WIDE = 1 << 63  # bound of what nothing is known of
-
-
-class Variables(Protocol):
-    """What loops there are: their extents, and what became of those that were split or fused."""
-
-    @property
-    def definitions(self) -> Mapping[Var, Any]: ...
-
-    @property
-    def extents(self) -> Mapping[Var, Expr]: ...
 
 
 class Linear(NamedTuple):
@@ -55,7 +47,7 @@ class Instance:
     def __init__(
         self,
         system: System,
-        nest: Variables,
+        nest: Nest,
         known: Mapping[Var, Linear] | None = None,
         iters: Mapping[Var, Expr] | None = None,
         twin: Instance | None = None,
@@ -82,7 +74,7 @@ class Instance:
             definition = self.nest.definitions.get(var)
             if definition is None:
                 found = self.loop(var)
-            elif hasattr(definition, "whole"):
+            elif isinstance(definition, FusedDigit):
                 self.cut(definition)
                 return self.known[var]
             else:
@@ -106,7 +98,7 @@ class Instance:
             stride *= self.extent(digit) or 0
         return total
 
-    def cut(self, definition: Any) -> None:
+    def cut(self, definition: FusedDigit) -> None:
         """All digits of a fused loop, from the loop."""
         whole, rest, stride = self.variable(definition.whole), Linear({}), 1
         for n, digit in reversed(list(enumerate(definition.digits))):

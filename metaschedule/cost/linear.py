@@ -7,8 +7,9 @@ IRREGULAR elements with every variable in it: a stride that is neither 0 nor 1.
 
 from __future__ import annotations
 
+from ..affine.definitions import Split
 from ..ir import Binary, Cast, Const, Expr, Select, Var, as_int, free_vars
-from ..schedule.state import Split, State
+from ..schedule.state import State
 
 Digit = tuple[Var, int, int]
 Form = dict[Digit, int]

@@ -66,6 +66,7 @@ from .visit import (
     expressions,
     free_vars,
     height,
+    loads,
     map_operands,
     operands,
     own_expressions,

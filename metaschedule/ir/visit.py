@@ -255,3 +255,19 @@ def substitute(e: Expr, values: Mapping[Var, Expr]) -> Expr:
     if isinstance(e, Var):
         return values.get(e, e)
     return map_operands(e, lambda child: substitute(child, values))
+
+
+def loads(*exprs: Expr) -> list[Load]:
+    """The loads in expressions, outside first."""
+    waiting, found = list(reversed(exprs)), list[Load]()
+    while waiting:
+        e = waiting.pop()
+        kind = type(e)
+        if type(e) is Binary:
+            waiting.append(e.b)
+            waiting.append(e.a)
+        elif kind is not Var and kind is not Const:
+            if type(e) is Load:
+                found.append(e)
+            waiting += reversed(operands(e))
+    return found

@@ -4,19 +4,22 @@ Every loop is an entry under its variable, every block under its name, every oth
 number; `children` and `parent` are the tree. `For` and `Block` records have empty bodies where the tree
 has children. Records are never changed, only replaced, so a fork copies a few dictionaries.
 
-Splitting and fusing leave bindings alone. The variable of a loop that is gone stays in the bindings
-and gets a *definition*: `Split` (a number whose digits are the new loops) or `Part` (a digit of the fused
-loop). `resolve` puts definitions in; `program` does so for the whole tree.
+Splitting and fusing leave bindings alone. The variable of a loop that is gone stays in the bindings and gets
+a *definition* (`affine/definitions.py`): `Split` (a number whose digits are the new loops) or `FusedDigit` (a
+digit of the fused loop). `resolve` puts definitions in; `program` does so for the whole tree.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
+from ..affine.definitions import Definition, FusedDigit, Split
+from ..affine.form import form_of
+from ..affine.interned import plus, times
+from ..affine.nest import ROOT, Key
 from ..arith import Domain, simplify
 from ..errors import ScheduleError
 from ..ir import (
@@ -42,30 +45,9 @@ from ..ir import (
     expressions,
     walk,
 )
-from .linear import linear, plus, times
 
-# Keys are compared with `is`: `==` on a Var builds an expression. So a name is always the object that is in
-# the tables; `find_block` gives it.
-Key = Var | str | int
 Loops = tuple[tuple[Var, Expr], ...]
 Digit = tuple[Var, Expr, int, int]  # a loop, a digit of it, a factor, the number of values of the digit
-ROOT = ""  # the key of the program itself, whose children are the top-level statements
-
-
-@dataclass(slots=True, eq=False)
-class Split:
-    """The variable is the number with these digits, the first the most significant."""
-
-    digits: tuple[Var, ...]
-
-
-@dataclass(slots=True, eq=False)
-class Part:
-    """The variable is digit `index` of `whole`, whose digits were `digits`."""
-
-    whole: Var
-    digits: tuple[Var, ...]
-    index: int
 
 
 class State:
@@ -82,7 +64,7 @@ class State:
         self.nodes: dict[Key, Any] = {}
         self.children: dict[Key, tuple[Key, ...]] = {}
         self.parent: dict[Key, Key] = {}
-        self.definitions: dict[Var, Split | Part] = {}
+        self.definitions: dict[Var, Definition] = {}
         self.known_leaves: dict[Var, tuple[Var, ...]] = {}
         self.extents: dict[Var, Expr] = {}  # of loops and of variables that have a definition
         self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
@@ -192,7 +174,7 @@ class State:
         """`e` in terms of the loops that exist."""
         return _Resolve(self).expr(e)
 
-    def leaves(self, var: Var) -> tuple[Var, ...]:
+    def leaf_loops(self, var: Var) -> tuple[Var, ...]:
         """The loops that a variable depends on."""
         found = self.known_leaves.get(var)
         if found is None:
@@ -200,13 +182,13 @@ class State:
             if known is None:
                 found = (var,)
             elif isinstance(known, Split):
-                found = tuple([leaf for digit in known.digits for leaf in self.leaves(digit)])
+                found = tuple([leaf for digit in known.digits for leaf in self.leaf_loops(digit)])
             else:
-                found = self.leaves(known.whole)
+                found = self.leaf_loops(known.whole)
             self.known_leaves[var] = found
         return found
 
-    def define(self, var: Var, definition: Split | Part) -> None:
+    def define(self, var: Var, definition: Definition) -> None:
         """Say what a variable is whose loop is gone."""
         self.definitions[var] = definition
         self.known_leaves = {}
@@ -249,7 +231,7 @@ class State:
                 return True
         return False
 
-    def meeting(self, a: Key, b: Key) -> Key:
+    def lowest_common_ancestor(self, a: Key, b: Key) -> Key:
         """The innermost node around `a` that is `b` or around it."""
         above = set(self.ancestors(a))
         while b is not ROOT and b not in above:
@@ -300,7 +282,7 @@ class State:
         known = self.definitions.get(var)
         if isinstance(known, Split):
             return f"it was split into {', '.join(v.name for v in known.digits)}: use those handles"
-        if isinstance(known, Part):
+        if isinstance(known, FusedDigit):
             return f"it was fused into {known.whole.name}: use that handle"
         return "it was removed: get the loops again with get_loops"
 
@@ -435,7 +417,7 @@ class _Resolve(Substitute):
     def digits(self, e: Expr) -> tuple[list[Digit], int] | None:
         """A sum of digits of different loops, each with a positive factor, and a constant; None if it is more
         than that."""
-        terms, offset = linear(e)
+        terms, offset = form_of(e)
         found: list[Digit] = []
         for var, factor in terms:
             parts = self.digits_of(var) if type(var) is Var else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ..affine.form import form_of, uses
 from ..errors import ScheduleError
 from ..ir import (
     Block,
@@ -28,7 +29,6 @@ from ..ir import (
     free_vars,
 )
 from ..schedule import BlockRV, Schedule
-from ..schedule.linear import linear, uses
 
 CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
 TILED = "tiled"  # annotation of a tiled block: the structure of its levels
@@ -78,7 +78,7 @@ def only_store(block: Block) -> Store | None:
 def coefficient(e: Expr, var: Var) -> int | None:
     """By how much an index moves with a variable; None if that is not a constant."""
     moved = 0
-    for term, factor in linear(e)[0]:
+    for term, factor in form_of(e)[0]:
         if term is var:
             moved += factor
         elif uses(term, var):
@@ -191,7 +191,7 @@ def reduction_loops(sch: Schedule, name: str) -> set[Var]:
     """The loops that the reduction iterators of a block depend on."""
     node: Block = sch.state.nodes[name]
     bound = [b for it, b in zip(node.iters, node.bindings) if it.kind == "reduce"]
-    return {leaf for b in bound for v in free_vars(b) for leaf in sch.state.leaves(v)}
+    return {leaf for b in bound for v in free_vars(b) for leaf in sch.state.leaf_loops(v)}
 
 
 def attempt(sch: Schedule, step: Callable[..., None], *arguments: object) -> list[Schedule]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..affine.form import form_of
 from ..errors import ScheduleError
 from ..ir import Block, Var
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.analysis.minimal_filter import MOST_POINTS
-from ..schedule.linear import linear
 from ..schedule.primitive.winograd import POINTS
 from ..target import Target
 from .facts import (
@@ -86,7 +86,7 @@ def filters(node: Block, columns: Var, target: Target) -> list[Filter]:
         if mentions(load, columns):
             continue
         for index in load.indices:
-            moved = {v: factor for v, factor in linear(index)[0] if isinstance(v, Var)}
+            moved = {v: factor for v, factor in form_of(index)[0] if isinstance(v, Var)}
             spatial = [it.var for it in node.iters if it.kind == "spatial" and it.var in moved]
             taps = [it.var for it in node.iters if it.kind == "reduce" and it.var in moved]
             if len(spatial) != 1 or len(taps) != 1 or min(moved.values()) < 1:

@@ -14,10 +14,10 @@ import pytest
 
 from metaschedule.affine.alias import Access, may_alias
 from metaschedule.affine.cover import covers
+from metaschedule.affine.form import iteration
 from metaschedule.affine.injective import is_injective
 from metaschedule.ir import Block, Buffer, Region, Var, as_int
 from metaschedule.schedule import Schedule
-from metaschedule.schedule.analysis.definitions import iteration
 from metaschedule.schedule.state import State
 from tests.affine.nests import Instance, draw_nest, instances, points_of
 from tests.conftest import LONG

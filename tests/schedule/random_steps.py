@@ -69,7 +69,7 @@ def reduction_vars(sch: Schedule, block: BlockRV) -> set[Any]:
         for it, binding in zip(b.iters, b.bindings, strict=True)
         if it.kind == "reduce"
         for var in ms.ir.free_vars(binding)
-        for leaf in sch.state.leaves(var)
+        for leaf in sch.state.leaf_loops(var)
     }
 
 

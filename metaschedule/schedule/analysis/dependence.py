@@ -11,11 +11,11 @@ one of its own.
 
 from __future__ import annotations
 
+from ...affine.definitions import leaf_loops_by_kind
+from ...affine.view import View
 from ...ir import Block, Buffer, Var, same_expr
 from ..state import State
-from .definitions import leaves_by_kind
 from .forms import are_apart, never_ahead, same_iteration
-from .frame import Frame
 from .loop_frame import LoopFrame
 from .meeting import RegionAccess, by_name, meet_within, never_alias, rows, touched_below
 from .reducers import commutes
@@ -34,15 +34,15 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
     below = touched_below(s, loop)
     if below.problem:
         return below.problem
-    frame: LoopFrame | None = None
+    view: LoopFrame | None = None
     for buffer in dict.fromkeys(below.written):
         group = below.accesses[buffer]
         if buffer in below.loaded:
             return f"{buffer.name} is written, and an extent or a condition depends on it"
         if by_name(s, loop, group):
             continue
-        frame = frame or LoopFrame(s, loop)
-        if meet_within(frame, loop, group):
+        view = view or LoopFrame(s, loop)
+        if meet_within(view, loop, group):
             continue
         block = group[0].block
         if reductions and all(a.block is block for a in group) and reduces_over(s, block, loop):
@@ -60,7 +60,7 @@ def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
 
 
 def reduces_over(s: State, block: Block, loop: Var) -> bool:
-    return loop in leaves_by_kind(s, block)[1]
+    return loop in leaf_loops_by_kind(s, block)[1]
 
 
 # --- intermediates of one iteration ---------------------------------------------------------------
@@ -80,7 +80,7 @@ def is_private(s: State, loop: Var, buffer: Buffer, group: list[RegionAccess]) -
             block = read.block
             if not any(it.kind == "reduce" for it in block.iters):
                 continue
-            if block.init and leaves_by_kind(s, block)[1].isdisjoint([*s.loops_around(loop), loop]):
+            if block.init and leaf_loops_by_kind(s, block)[1].isdisjoint([*s.loops_around(loop), loop]):
                 continue
         if not any(w.is_write and is_filled(s, w, read) for w in group[:n]):
             return False
@@ -92,10 +92,10 @@ def is_filled(s: State, write: RegionAccess, read: RegionAccess) -> bool:
     around both."""
     if write.block is read.block or s.children[write.block.name]:
         return False
-    frame = Frame(s, s.meeting(write.block.name, read.block.name))
+    view = View(s, s.lowest_common_ancestor(write.block.name, read.block.name))
     indices = stored_indices(write.block, write.region.buffer)
-    box = None if indices is None else written_box(frame, write.block, indices)
-    return box is not None and holds_guards(s, box, read.block) and is_inside(frame, read, box)
+    box = None if indices is None else written_box(view, write.block, indices)
+    return box is not None and holds_guards(s, box, read.block) and is_inside(view, read, box)
 
 
 def holds_guards(s: State, box: Box, block: Block) -> bool:
@@ -103,15 +103,15 @@ def holds_guards(s: State, box: Box, block: Block) -> bool:
     return all(any(same_expr(c, guard) for c in known) for guard in box.guards)
 
 
-def is_inside(frame: Frame, read: RegionAccess, box: Box) -> bool:
-    """Whether a box has all that an instance reads as the loops inside of a frame range."""
+def is_inside(view: View, read: RegionAccess, box: Box) -> bool:
+    """Whether a box has all that an instance reads as the loops inside of a view range."""
     for (start, extent), (have, limit), size in zip(
         read.region.ranges, box.ranges, read.region.buffer.shape, strict=True
     ):
-        need = frame.span(start, extent, read.block, read.iters, size)
-        fixed = need.other is None and not (need.terms and frame.loops_of(need))
+        need = view.interval(start, extent, read.block, read.iters, size)
+        fixed = need.other is None and not (need.terms and view.loops_of(need))
         low, end = (max(need.offset, 0), min(need.end, size)) if fixed else (need.offset, need.end)
-        if low < have.offset or end > have.end or not frame.same_start(need, have):
+        if low < have.offset or end > have.end or not view.same_start(need, have):
             return False
         # What lies behind the limit is not written; it must be behind the end of the buffer, too.
         if limit is not None and limit < size and (not fixed or end > limit):

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...arith import Domain, iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Const, Expr, Iter, Load, Store, Var, as_int
+from ...ir import Block, Buffer, Const, Expr, Iter, Load, Store, Var, as_int, loads
 from ..state import ROOT, Key, State
-from .touching import Access, loads
+from .touching import Access
 
 Solve = Callable[[Sequence[Expr]], dict[Var, Expr]]
 

@@ -8,6 +8,9 @@ below the loop that it reads from must have stored by then what it reads.
 
 from __future__ import annotations
 
+from ...affine.definitions import are_independent, is_definition_test, leaf_loops_by_kind
+from ...affine.form import NO_ITERATORS, Iteration, iteration, variables
+from ...affine.view import Interval, View
 from ...arith import iteration_map
 from ...errors import ScheduleError
 from ...ir import (
@@ -23,16 +26,6 @@ from ...ir import (
     substitute,
 )
 from ..state import Key, State
-from .definitions import (
-    NO_ITERATORS,
-    Iteration,
-    are_independent,
-    is_definition_test,
-    iteration,
-    leaves_by_kind,
-    variables,
-)
-from .frame import Frame, Span
 from .instances import bound_plainly, covers_domain
 from .mirroring import Links, Mirror, mirrored
 from .moving import (
@@ -64,15 +57,15 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
             marks={block.name: "earlier", loop: "later"},
             help="compute_at moves a block into a later loop",
         )
-    check_reduction(s, block, Frame(s, meeting))
+    check_reduction(s, block, View(s, meeting))
     check_readers(s, events, block)
     producers, partial = find_producers(s, events, block, loop, meeting)
-    frame = Frame(s, loop)
-    leader, links = find_leader(frame, block, producers)
+    view = View(s, loop)
+    leader, links = find_leader(s, view, block, producers)
     own = check_whole(s, block, leader, links, meeting)
     if not bound_plainly(s, leader):
-        check_disjoint(s, frame, leader)
-    mirror = Mirror(frame, leader, preserve_unit_loops)
+        check_disjoint(s, view, leader)
+    mirror = Mirror(view, leader, preserve_unit_loops)
     move = mirrored(mirror, block, links, own)
     for name in (*producers, *partial):
         if name is not leader.name:
@@ -98,7 +91,7 @@ def check_readers(s: State, events: list[Access], block: Block) -> None:
                     f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
                     marks={block.name: "stores it"},
                 )
-            if leaves_by_kind(s, block)[1] & shared_variables(s, event.key, block.name):
+            if leaf_loops_by_kind(s, block)[1] & shared_variables(s, event.key, block.name):
                 raise ScheduleError(
                     f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
                     marks={block.name: "reduces"},
@@ -135,7 +128,7 @@ def find_producers(
         check_block(s, s.nodes[event.key])
         below = s.is_below(event.key, loop)
         place = child_towards(s, event.key, loop) if below else loop
-        around = loop if below else s.meeting(event.key, loop)
+        around = loop if below else s.lowest_common_ancestor(event.key, loop)
         if not below and position(s, event.key, around) > position(s, loop, around):
             raise ScheduleError(
                 f"{event.describe()} stores what block {block.name!r} reads, and runs after the loop over "
@@ -158,7 +151,7 @@ def check_settled(s: State, events: list[Access], event: Access, block: Block, p
     if not why:
         return
     producer: Block = s.nodes[event.key]
-    if going_on := leaves_by_kind(s, producer)[1] & shared_variables(s, event.key, place):
+    if going_on := leaf_loops_by_kind(s, producer)[1] & shared_variables(s, event.key, place):
         late = next(v for v in s.loops_around(producer.name) if v in going_on)
         raise ScheduleError(
             f"the reduction of block {producer.name!r} is not done in one iteration of that loop",
@@ -191,15 +184,14 @@ def stored(s: State, producer: Block, block: Block) -> list[tuple[Region, list[t
     return found
 
 
-def find_leader(frame: Frame, block: Block, producers: list[str]) -> tuple[Block, Links]:
+def find_leader(s: State, view: View, block: Block, producers: list[str]) -> tuple[Block, Links]:
     """The producer that decides where a block runs, and its iterators that those of the block follow."""
-    s = frame.s
     best: tuple[Block, Links] | None = None
     problem: ScheduleError | None = None
     for name in producers:
         producer: Block = s.nodes[name]
         try:
-            links = find_links(frame, block, producer)
+            links = find_links(s, view, block, producer)
         except ScheduleError as error:
             problem = error
             continue
@@ -211,15 +203,15 @@ def find_leader(frame: Frame, block: Block, producers: list[str]) -> tuple[Block
     return best
 
 
-def find_links(frame: Frame, block: Block, producer: Block) -> Links:
+def find_links(s: State, view: View, block: Block, producer: Block) -> Links:
     """The iterators of a block that must follow those of a producer: where one iteration of the loop stores
     only a part of a dimension, the block must read single elements along it."""
     bindings = iteration(producer)
     iters = {it.var: it for it in block.iters}
     links: Links = {}
-    for region, form in stored(frame.s, producer, block):
+    for region, form in stored(s, producer, block):
         for (start, extent), (var, offset) in zip(region.ranges, form, strict=True):
-            if var is None or all(frame.is_inner(v) for v in variables(bindings[var])):
+            if var is None or all(view.is_inner(v) for v in variables(bindings[var])):
                 continue  # all of the dimension is there
             found = shifted(start) if as_int(extent) == 1 else None
             mine = None if found is None else found[0]
@@ -247,10 +239,10 @@ def others_store(block: Block, producer: Block, region: Region) -> ScheduleError
     )
 
 
-def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Key) -> dict[Var, Span]:
+def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Key) -> dict[Var, Interval]:
     """Raises unless the elements that the leader stores, in one iteration of what is around both, are those
     that the block runs for there. Gives the values of iterators that follow nothing, if not all."""
-    frame = Frame(s, meeting)
+    view = View(s, meeting)
     sizes = {it.var: as_int(it.extent) or 0 for it in (*block.iters, *leader.iters)}
     for mine, (var, offset) in links.items():
         # mine = var + offset: all of mine must be there
@@ -260,24 +252,24 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
                 marks={leader.name: "stores less", block.name: "reads more"},
             )
     leader, block = without_shared_tests(leader, block, links)
-    if not frame.outside:
+    if not view.outside:
         for one in (leader, block):
-            if not covers_domain(s, one) and not fills_domain(frame, one):
+            if not covers_domain(s, one) and not fills_domain(s, view, one):
                 raise ScheduleError(
                     f"block {one.name!r} is not known to run for all values of its iterators",
                     marks={one.name: "may leave some out"},
                 )
         return {}
-    own: dict[Var, Span] = {}
+    own: dict[Var, Interval] = {}
     theirs, ours = iteration(leader), iteration(block)
     for it in block.iters:
         size = sizes[it.var]
-        span = box_of(frame, block, ours[it.var], size)
+        span = box_of(view, block, ours[it.var], size)
         if it.var in links:
             var, offset = links[it.var]
-            other = box_of(frame, leader, theirs[var], sizes[var])
+            other = box_of(view, leader, theirs[var], sizes[var])
             other = None if other is None else other.moved(offset)
-            same = span is not None and other is not None and frame.is_same(span, other)
+            same = span is not None and other is not None and view.is_same(span, other)
         else:
             same = span is not None
             if span is not None and (span.terms or span.offset > 0 or span.end < size):
@@ -289,7 +281,7 @@ def check_whole(s: State, block: Block, leader: Block, links: Links, meeting: Ke
                 marks={block.name: "runs for less, or more", leader.name: "stores it"},
             )
     for one in (block, leader):
-        check_independent(s, frame, one)
+        check_independent(s, view, one)
     return own
 
 
@@ -318,27 +310,26 @@ def of_iterators(test: Expr, iterators: dict[Expr, Var]) -> Expr | None:
     return substitute(test, known) if known.keys() >= set(free_vars(test)) else None
 
 
-def box_of(frame: Frame, block: Block, binding: Expr, size: int) -> Span | None:
-    """All values of an iterator in one iteration of a frame; None if it may be another set than a box."""
-    span = frame.span(binding, const(1), block, NO_ITERATORS, size)
-    return without_units(frame, span) if span.dense and span.other is None else None
+def box_of(view: View, block: Block, binding: Expr, size: int) -> Interval | None:
+    """All values of an iterator in one iteration of a view; None if it may be another set than a box."""
+    span = view.interval(binding, const(1), block, NO_ITERATORS, size)
+    return without_units(view, span) if span.dense and span.other is None else None
 
 
-def without_units(frame: Frame, span: Span) -> Span:
+def without_units(view: View, span: Interval) -> Interval:
     """A span without the loops of one iteration: they are 0."""
-    span.terms = {v: c for v, c in span.terms.items() if frame.values(v, None) != 1}
+    span.terms = {v: c for v, c in span.terms.items() if view.values(v, None) != 1}
     return span
 
 
-def fills_domain(frame: Frame, block: Block) -> bool:
+def fills_domain(s: State, view: View, block: Block) -> bool:
     """Whether tiles that may overlap reach every point of the iterators."""
-    s = frame.s
     try:
-        check_independent(s, frame, block)
+        check_independent(s, view, block)
     except ScheduleError:
         return False
     for it, binding in zip(block.iters, block.bindings, strict=True):
-        span = box_of(frame, block, binding, as_int(it.extent) or 0)
+        span = box_of(view, block, binding, as_int(it.extent) or 0)
         if span is None or span.terms or span.offset > 0:
             return False
         if span.end < (as_int(it.extent) or 0):
@@ -346,27 +337,27 @@ def fills_domain(frame: Frame, block: Block) -> bool:
     return True
 
 
-def check_independent(s: State, frame: Frame, block: Block) -> None:
-    """Raises unless the iterators take their values inside of a frame independently of each other, and tests
+def check_independent(s: State, view: View, block: Block) -> None:
+    """Raises unless the iterators take their values inside of a view independently of each other, and tests
     exclude nothing but what is beyond the iterators' extents."""
     for key in s.ancestors(block.name):
-        if key is frame.key or isinstance(key, str):
+        if key is view.key or isinstance(key, str):
             break
         if not isinstance(key, Var) or (s.fixed_extent(key) or 0) < 1:
             raise ScheduleError(
                 f"block {block.name!r} is under a condition, or in a loop that may not run",
                 marks={block.name: "may not run"},
             )
-    check_disjoint(s, frame, block)
+    check_disjoint(s, view, block)
     for test in block.predicate:
-        check_test(s, frame, block, test)
+        check_test(s, view, block, test)
 
 
-def check_disjoint(s: State, frame: Frame, block: Block) -> None:
-    """Raises unless each iterator is a sum over variables of its own inside of a frame."""
+def check_disjoint(s: State, view: View, block: Block) -> None:
+    """Raises unless each iterator is a sum over variables of its own inside of a view."""
     ranging: list[Var] = []
     for binding in block.bindings:
-        found = frame.linear(binding, NO_ITERATORS)
+        found = view.linear(binding, NO_ITERATORS)
         if found is None:
             raise ScheduleError(
                 f"a binding of block {block.name!r} is not a sum over loops: {binding}",
@@ -380,14 +371,14 @@ def check_disjoint(s: State, frame: Frame, block: Block) -> None:
         )
 
 
-def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
+def check_test(s: State, view: View, block: Block, test: Expr) -> None:
     """Raises unless a conjunct cuts off the end of an iterator's domain, or of a variable inside."""
     at, first, last = as_bound(block, test)
     if at is not None:
         size = as_int(block.iters[at].extent) or 0
         if (first is None or first <= 0) and (last is None or last >= size - 1):
             return
-    if is_definition_test(s, test) and all(frame.is_inner(v) for v in variables(test)):
+    if is_definition_test(s, test) and all(view.is_inner(v) for v in variables(test)):
         return
     raise ScheduleError(
         f"block {block.name!r} runs under a condition: {test}", marks={block.name: "has a predicate"}
@@ -397,20 +388,20 @@ def check_test(s: State, frame: Frame, block: Block, test: Expr) -> None:
 def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror: Mirror) -> None:
     """Raises unless a producer that does not lead has stored what a block (with its new bindings) reads."""
     below = s.is_below(producer.name, loop)
-    frame = Frame(s, loop if below else s.meeting(producer.name, loop))
-    reader = Frame(s, loop)
-    check_independent_or_same(s, frame, block, producer)
+    view = View(s, loop if below else s.lowest_common_ancestor(producer.name, loop))
+    reader = View(s, loop)
+    check_independent_or_same(s, view, block, producer)
     bindings, mine = iteration(producer), iteration(block)
     for region, form in stored(s, producer, block):
         for (start, extent), (var, offset) in zip(region.ranges, form, strict=True):
             if var is None:
                 continue
             size = next(as_int(it.extent) or 0 for it in producer.iters if it.var is var)
-            have = box_of(frame, producer, bindings[var], size)
+            have = box_of(view, producer, bindings[var], size)
             if have is not None and not have.terms and have.offset <= 0 and have.extent >= size:
                 continue
             need = need_of(reader, start, extent, mine, mirror)
-            if have is not None and need is not None and frame.is_within(need, have.moved(offset)):
+            if have is not None and need is not None and view.is_within(need, have.moved(offset)):
                 continue
             raise ScheduleError(
                 f"block {producer.name!r} has not stored all that block {block.name!r} reads by then",
@@ -418,17 +409,17 @@ def check_has_stored(s: State, block: Block, producer: Block, loop: Var, mirror:
             )
 
 
-def check_independent_or_same(s: State, frame: Frame, block: Block, producer: Block) -> None:
+def check_independent_or_same(s: State, view: View, block: Block, producer: Block) -> None:
     """As `check_independent`; a test that the reader has as well is fine."""
     shared = [t for t in producer.predicate if any(same_expr(t, mine) for mine in block.predicate)]
     rest = tuple([t for t in producer.predicate if not any(t is x for x in shared)])
-    check_independent(s, frame, changed(producer, predicate=rest) if shared else producer)
+    check_independent(s, view, changed(producer, predicate=rest) if shared else producer)
 
 
-def need_of(frame: Frame, start: Expr, extent: Expr, iters: Iteration, mirror: Mirror) -> Span | None:
+def need_of(view: View, start: Expr, extent: Expr, iters: Iteration, mirror: Mirror) -> Interval | None:
     """The values of an index as the new loops of the mirror range."""
     width = as_int(extent)
-    found = frame.linear(start, iters)
+    found = view.linear(start, iters)
     if found is None or width is None:
         return None
     outer, inner, low = found
@@ -440,7 +431,7 @@ def need_of(frame: Frame, start: Expr, extent: Expr, iters: Iteration, mirror: M
             low, high = low + min(0, reach), high + max(0, reach)
         else:
             terms[var] = c
-    return without_units(frame, Span(terms, low, high - low + 1))
+    return without_units(view, Interval(terms, low, high - low + 1))
 
 
 # --- what comes together --------------------------------------------------------------------------
@@ -450,9 +441,9 @@ def check_parallel(s: State, move: Move, leader: Block, meeting: Key) -> None:
     """Raises if two iterations of a loop that is not serial would store the same element."""
     block = move.block
     for var in (*s.loops_around(move.loop), move.loop):
-        if s.nodes[var].kind in ("serial", "unrolled") or var in Frame(s, meeting).outside:
+        if s.nodes[var].kind in ("serial", "unrolled") or var in View(s, meeting).outside:
             continue
-        if var not in leaves_by_kind(s, block)[0] or not bound_plainly(s, leader):
+        if var not in leaf_loops_by_kind(s, block)[0] or not bound_plainly(s, leader):
             raise ScheduleError(
                 f"iterations of the {s.nodes[var].kind} loop over {var.name} may store the same elements",
                 marks={var: "not serial", block.name: "would run in it"},
@@ -463,16 +454,16 @@ def check_parallel(s: State, move: Move, leader: Block, meeting: Key) -> None:
 def check_terms(s: State, move: Move, meeting: Key) -> None:
     """Raises unless every term of a reduction that goes on over the loop comes once, the first one first."""
     block = move.block
-    loops = [v for v in (*s.loops_around(move.loop), move.loop) if v not in Frame(s, meeting).outside]
+    loops = [v for v in (*s.loops_around(move.loop), move.loop) if v not in View(s, meeting).outside]
     extents = {v: s.fixed_extent(v) for v in loops} | {f.var: as_int(f.extent) for f in move.loops}
     bindings = [s.resolve(b) for b in block.bindings]
     pairs = list(zip(block.iters, bindings, strict=True))
     spatial = {v for it, b in pairs if it.kind == "spatial" for v in variables(b)}
     reducing = {v for it, b in pairs if it.kind == "reduce" for v in variables(b)}
     known = {v: n for v, n in extents.items() if n is not None}
-    frame = Frame(s, move.loop)
+    view = View(s, move.loop)
     plain = all(
-        (found := frame.linear(b, NO_ITERATORS)) is not None
+        (found := view.linear(b, NO_ITERATORS)) is not None
         and found[2] == 0
         and all(c > 0 for terms in found[:2] for c in terms.values())
         for it, b in pairs

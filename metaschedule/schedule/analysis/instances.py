@@ -7,26 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...affine.definitions import (
+    FusedDigit,
+    are_independent,
+    determines,
+    is_definition_test,
+    leaf_loops_by_kind,
+    leaf_loops_of,
+)
+from ...affine.form import form_of
 from ...arith import Domain, IterationMap, iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import Binary, Block, Const, Expr, Iter, Var, as_int, const, free_vars, substitute
-from ..linear import linear
-from ..state import ROOT, Key, Part, State
-from .definitions import are_independent, is_definition_test, leaves_by_kind, leaves_of, tell
-from .touching import loads, touch
+from ...ir import Binary, Block, Const, Expr, Iter, Var, as_int, const, free_vars, loads, substitute
+from ..state import ROOT, Key, State
+from .touching import touch
 
 ZERO = const(0)
 
 
 def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
-    """`leaves_by_kind`; raises if a loop drives iterators of both kinds, or loaded values do."""
+    """`leaf_loops_by_kind`; raises if a loop drives iterators of both kinds, or loaded values do."""
     for e in (*block.bindings, *block.predicate) if touch(block).loaded else ():
         if loads(e):
             raise ScheduleError(
                 f"where block {block.name!r} runs depends on loaded values: {e}",
                 marks={block.name: "its bindings or predicate load"},
             )
-    spatial, reducing = leaves_by_kind(s, block)
+    spatial, reducing = leaf_loops_by_kind(s, block)
     for var in s.loops_around(block.name) if not spatial.isdisjoint(reducing) else ():
         if var in spatial and var in reducing:
             raise ScheduleError(
@@ -111,7 +118,7 @@ def mapped_bindings(s: State, block: Block, unused: bool) -> IterationMap | None
 
 def runs_once_per_point(s: State, block: Block, loops: Sequence[Var]) -> bool:
     """Whether `loops` run every point of a block's iterators exactly once, and every extent is a constant."""
-    if bound_plainly(s, block) and leaves_of(s, block.bindings) <= {*loops} and are_told(s, block, loops):
+    if bound_plainly(s, block) and leaf_loops_of(s, block.bindings) <= {*loops} and are_told(s, block, loops):
         return True
     extents = [as_int(it.extent) for it in block.iters]
     sizes = {v: n for v in loops if (n := as_int(s.extents[v])) is not None}
@@ -149,10 +156,10 @@ def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
     inside = {*loops}
     found: list[Var] = []
     for binding in block.bindings:
-        moving = [x for x, _ in linear(binding)[0] if not inside.isdisjoint(leaves_of(s, [x]))]
+        moving = [x for x, _ in form_of(binding)[0] if not inside.isdisjoint(leaf_loops_of(s, [x]))]
         if len(moving) == 1 and type(moving[0]) is Var:
             found.append(moving[0])
-    return tell(s, found, loops)
+    return determines(s, found, loops)
 
 
 # --- where the init runs --------------------------------------------------------------------------
@@ -166,7 +173,7 @@ def is_count(s: State, e: Expr, loops: set[Var]) -> bool:
 
     def is_split(var: Var) -> bool:
         known = s.definitions.get(var)
-        if isinstance(known, Part):
+        if isinstance(known, FusedDigit):
             return False
         return var in loops if known is None else all(map(is_split, known.digits))
 
@@ -183,7 +190,7 @@ def init_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
     reduction iterators are 0 there."""
     found: list[Expr] = []
     for c in block.predicate:
-        if not leaves_of(s, [c]) & reducing:
+        if not leaf_loops_of(s, [c]) & reducing:
             found.append(c)
         elif not is_count(s, c, reducing):
             found.append(at_zero(s, c, reducing))

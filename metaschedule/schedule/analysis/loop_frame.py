@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 
-from ...ir import Expr, Var, as_int, expr_key
-from ..linear import Sum
-from ..state import Split, State
-from .definitions import Iteration, bound_sum, variables
+from ...affine.definitions import Split
+from ...affine.form import Form as Sum
+from ...affine.form import Iteration, bound_form, variables
+from ...affine.nest import Nest
+from ...affine.view import INSIDE, OUTSIDE, View, stride_of
+from ...ir import Expr, Var, as_int, expr_key, loads
+from ..state import State
 from .forms import Form
-from .frame import INSIDE, OUTSIDE, Frame, stride_of
-from .touching import loads
 
 MOVING = 2
 
 
-class LoopFrame(Frame):
+class LoopFrame(View):
     """The place of a loop, which is *moving*: neither outside, as what is around it, nor inside."""
 
     __slots__ = ("forms", "moving")
@@ -28,7 +29,7 @@ class LoopFrame(Frame):
 
     def form(self, start: Expr, iters: Iteration, extent: Expr | None = None) -> Form | None:
         """How an index (and `extent` values from there) depends on the moving loop; None if not known."""
-        found = bound_sum(start, iters)
+        found = bound_form(start, iters)
         if found is None:
             return None
         form = self.forms.get(found)
@@ -98,7 +99,7 @@ class LoopFrame(Frame):
         return all(map(self.is_outer, variables(e))) and not loads(e)
 
 
-def alias(s: State, var: Var) -> Var:
+def alias(s: Nest, var: Var) -> Var:
     """The loop that a variable is another name for (merged, or split into one), else itself."""
     known = s.definitions.get(var)
     while isinstance(known, Split) and len(known.digits) == 1:

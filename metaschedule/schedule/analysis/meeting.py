@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...affine.alias import Access, may_alias
+from ...affine.definitions import determines
+from ...affine.form import Form as Sum
+from ...affine.form import Iteration, bound_form, iteration
 from ...ir import Block, Buffer, Const, For, If, Region, Var, as_int
-from ..linear import Sum
 from ..state import State
-from .definitions import Iteration, bound_sum, iteration, tell
 from .forms import Form, are_apart, fixes_loop, same_digits
 from .loop_frame import LoopFrame
 from .touching import touch
@@ -61,32 +62,32 @@ def touched_below(s: State, loop: Var) -> Touched:
     return found
 
 
-def rows(frame: LoopFrame, group: list[RegionAccess]) -> list[list[Form | None]]:
+def rows(view: LoopFrame, group: list[RegionAccess]) -> list[list[Form | None]]:
     """Per access the forms of its dimensions."""
-    return [[frame.form(start, a.iters, extent) for start, extent in a.region.ranges] for a in group]
+    return [[view.form(start, a.iters, extent) for start, extent in a.region.ranges] for a in group]
 
 
-def meet_within(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
-    """Whether accesses to one buffer below a loop, which is moving in the frame, certainly share elements
+def meet_within(view: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
+    """Whether accesses to one buffer below a loop, which is moving in the view, certainly share elements
     within an iteration only, seen from sums and linear forms."""
-    if len(group) == 1 and by_sum(frame, loop, group):
+    if len(group) == 1 and by_sum(view, loop, group):
         return True
-    forms = rows(frame, group)
-    if by_form(frame, loop, forms) or by_sum(frame, loop, group):
+    forms = rows(view, group)
+    if by_form(view, loop, forms) or by_sum(view, loop, group):
         return True
     return all(
-        by_form(frame, loop, [first, second]) or are_apart(first, second)
+        by_form(view, loop, [first, second]) or are_apart(first, second)
         for n, first in enumerate(forms)
         for m, second in enumerate(forms[: n + 1])
         if group[n].is_write or group[m].is_write
     )
 
 
-def by_form(frame: LoopFrame, loop: Var, forms: list[list[Form | None]]) -> bool:
+def by_form(view: LoopFrame, loop: Var, forms: list[list[Form | None]]) -> bool:
     """Whether accesses of these forms that meet have enough digits in common to tell the iteration."""
-    extent = frame.s.fixed_extent(loop)
+    extent = view.s.fixed_extent(loop)
     digits = same_digits(forms, extent)
-    return fixes_loop(digits, extent) or tell(frame.s, [v for v, _ in digits if type(v) is Var], [loop])
+    return fixes_loop(digits, extent) or determines(view.s, [v for v, _ in digits if type(v) is Var], [loop])
 
 
 # --- by the variables -----------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def by_name(s: State, loop: Var, group: list[RegionAccess]) -> bool:
     for a in group[1:]:
         mine = plain_indices(a)
         shared = {n: v for n, v in shared.items() if mine.get(n) is v}
-    return bool(shared) and tell(s, shared.values(), [loop])
+    return bool(shared) and determines(s, shared.values(), [loop])
 
 
 def plain_indices(a: RegionAccess) -> dict[int, Var]:
@@ -113,23 +114,23 @@ def plain_indices(a: RegionAccess) -> dict[int, Var]:
     return found
 
 
-def by_sum(frame: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
+def by_sum(view: LoopFrame, loop: Var, group: list[RegionAccess]) -> bool:
     """Whether all accesses are indexed, in some dimensions, by one moving variable each and the same fixed
     rest, and the variables tell the iteration: digits of a fused loop that tell it together, for one."""
-    shared = moving_indices(frame, group[0])
+    shared = moving_indices(view, group[0])
     for a in group[1:] if shared else ():
-        mine = moving_indices(frame, a)
+        mine = moving_indices(view, a)
         shared = {n: (v, e) for n, (v, e) in shared.items() if n in mine and is_same_sum(mine[n][1], e)}
-    return bool(shared) and tell(frame.s, [v for v, _ in shared.values()], [loop])
+    return bool(shared) and determines(view.s, [v for v, _ in shared.values()], [loop])
 
 
-def moving_indices(frame: LoopFrame, a: RegionAccess) -> dict[int, tuple[Var, Sum]]:
+def moving_indices(view: LoopFrame, a: RegionAccess) -> dict[int, tuple[Var, Sum]]:
     """By dimension, the only variable in the index that does not stand still; and the whole sum."""
     found: dict[int, tuple[Var, Sum]] = {}
     for n, (start, count) in enumerate(a.region.ranges):
-        index = bound_sum(start, a.iters) if as_int(count) == 1 else None
+        index = bound_form(start, a.iters) if as_int(count) == 1 else None
         if index is not None:
-            moving = [x for x, _ in index[0] if not frame.is_still(x)]
+            moving = [x for x, _ in index[0] if not view.is_still(x)]
             if len(moving) == 1 and type(moving[0]) is Var:
                 found[n] = moving[0], index
     return found

@@ -1,6 +1,6 @@
 """New loops that are the mirror image of another block's.
 
-Read `Mirror` first. The loops of a producer inside of a frame are replaced by new ones, and so its bindings
+Read `Mirror` first. The loops of a producer inside of a view are replaced by new ones, and so its bindings
 become bindings of a consumer that runs for the same elements, with the tests of tiles that do not divide.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from ...affine.definitions import FusedDigit, Split, are_independent, is_definition_test
+from ...affine.form import iteration, variables
+from ...affine.interned import less, number, plus, replaced, times
+from ...affine.view import Interval, View
 from ...errors import ScheduleError
 from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, as_int, changed, const
-from ..linear import less, number, plus, replaced, times
-from ..state import Part, Split
-from .definitions import are_independent, is_definition_test, iteration, variables
-from .frame import Frame, Span
 from .moving import Move
 
 Links = dict[Var, tuple[Var, int]]  # iterator of the consumer: (iterator of the producer, what is added)
@@ -22,9 +22,9 @@ Links = dict[Var, tuple[Var, int]]  # iterator of the consumer: (iterator of the
 
 @dataclass(slots=True)
 class Mirror:
-    """New loops in the place of a producer's loops inside of a frame."""
+    """New loops in the place of a producer's loops inside of a view."""
 
-    frame: Frame
+    view: View
     producer: Block
     units: bool  # whether loops of one iteration are made
     loops: dict[Var, int] = field(default_factory=dict)  # new ones with their extents, outermost first
@@ -34,7 +34,7 @@ class Mirror:
     def fresh(self, extent: int) -> Expr:
         if extent == 1 and not self.units:
             return Const(0, INDEX)
-        var = self.frame.s.fresh(f"ax{len(self.loops)}")
+        var = self.view.s.fresh(f"ax{len(self.loops)}")
         self.loops[var] = extent
         return var
 
@@ -52,16 +52,16 @@ class Mirror:
         return found
 
     def work_out(self, var: Var) -> Expr:
-        s, frame = self.frame.s, self.frame
-        if frame.is_outer(var):
+        s, view = self.view.s, self.view
+        if view.is_outer(var):
             return var
         extent = s.fixed_extent(var)
-        if frame.is_inner(var) and extent is not None and frame.values(var, self.producer) == extent:
+        if view.is_inner(var) and extent is not None and view.values(var, self.producer) == extent:
             return self.replaced([var], extent)
         known = s.definitions.get(var)
         if isinstance(known, Split):
             return self.number(known)
-        if isinstance(known, Part):
+        if isinstance(known, FusedDigit):
             whole = self.variable(known.whole)
             stride: Expr = const(1)
             for digit in known.digits[known.index + 1 :]:
@@ -75,7 +75,7 @@ class Mirror:
 
     def number(self, known: Split) -> Expr:
         """The image of a number. Digits inside that are next to each other become one loop."""
-        s, frame = self.frame.s, self.frame
+        s, view = self.view.s, self.view
         groups: list[tuple[list[Var], bool, int]] = []  # digits, whether they are one loop, their stride
         stride = 1
         for digit in reversed(known.digits):
@@ -84,7 +84,7 @@ class Mirror:
                 raise ScheduleError(
                     f"the extent of {digit.name} is not a constant", marks={digit: "cannot be followed"}
                 )
-            whole = frame.is_inner(digit) and frame.values(digit, self.producer) == size
+            whole = view.is_inner(digit) and view.values(digit, self.producer) == size
             if whole and groups and groups[-1][1]:
                 groups[-1][0].insert(0, digit)
             else:
@@ -107,14 +107,14 @@ class Mirror:
 
     def check_used(self) -> None:
         """Raises if variables that were replaced share a loop."""
-        if not are_independent(self.frame.s, self.used):
+        if not are_independent(self.view.s, self.used):
             raise ScheduleError(
                 f"two iterators of block {self.producer.name!r} depend on one loop",
                 marks={self.producer.name: "its loops cannot be followed"},
             )
 
 
-def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -> Move:
+def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Interval]) -> Move:
     """The block with bindings that follow those of the mirror's producer. Where there is nothing to follow,
     it has loops over the values in `own`, or over all."""
     producer = mirror.producer
@@ -138,7 +138,7 @@ def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -
             if span is None:
                 add(mirror.fresh(size), size, False, False)
             else:
-                first, last = mirror.frame.bounds(span)
+                first, last = mirror.view.bounds(span)
                 low = first is None or first < 0
                 high = last is None or last + span.extent > size
                 add(plus(span.start, mirror.fresh(span.extent)), size, low, high)
@@ -149,18 +149,18 @@ def mirrored(mirror: Mirror, block: Block, links: Links, own: dict[Var, Span]) -
     tests = carried_tests(mirror) + tests
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
     loops = [For(v, number(n), ()) for v, n in mirror.loops.items()]
-    assert isinstance(mirror.frame.key, Var)
-    return Move(new, loops, mirror.frame.key, 0)
+    assert isinstance(mirror.view.key, Var)
+    return Move(new, loops, mirror.view.key, 0)
 
 
 def carried_tests(mirror: Mirror) -> list[Expr]:
     """The tests of the producer, for its mirror image."""
-    frame, producer = mirror.frame, mirror.producer
+    view, producer = mirror.view, mirror.producer
     found: list[Expr] = []
     for test in producer.predicate:
-        if is_definition_test(frame.s, test):
+        if is_definition_test(view.s, test):
             (var,) = variables(test)
-            if frame.is_inner(var):
+            if view.is_inner(var):
                 continue  # the variable has become one loop, or belongs to a reduction
         count = len(mirror.loops)
         image = mirror.image(test)

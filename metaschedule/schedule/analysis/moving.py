@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...affine.definitions import is_definition_test, leaf_loops_of
+from ...affine.form import NO_ITERATORS
+from ...affine.view import View
 from ...errors import ScheduleError
 from ...ir import (
     Assert,
@@ -35,8 +38,6 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT, Key, State
-from .definitions import NO_ITERATORS, is_definition_test, leaves_of
-from .frame import Frame
 from .instances import bound_plainly
 from .reducers import find_reducer
 from .touching import Access, touch
@@ -89,7 +90,7 @@ def check_place(s: State, block: Block, loop: Var) -> Key:
             f"block {block.name!r} and the loop over {loop.name} are not in the same block",
             marks={loop: "another body", block.name: "than this one's"},
         )
-    meeting = s.meeting(block.name, loop)
+    meeting = s.lowest_common_ancestor(block.name, loop)
     for key in s.ancestors(block.name):
         if key is meeting:
             break
@@ -224,14 +225,14 @@ def check_only_writer(s: State, events: list[Access], block: Block) -> None:
             )
 
 
-def check_reduction(s: State, block: Block, frame: Frame) -> None:
-    """Raises unless a block that reduces does so once per element and inside of a frame only, so that it may
+def check_reduction(s: State, block: Block, view: View) -> None:
+    """Raises unless a block that reduces does so once per element and inside of a view only, so that it may
     do so again with full loops, one for each iterator, in their order."""
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"]
     if not pairs:
         return
-    reducing = leaves_of(s, [b for _, b in pairs])
-    shared = [v for v in reducing if v in frame.outside]
+    reducing = leaf_loops_of(s, [b for _, b in pairs])
+    shared = [v for v in reducing if v in view.outside]
     if shared:
         raise ScheduleError(
             f"the reduction of block {block.name!r} goes on around both places",
@@ -245,16 +246,16 @@ def check_reduction(s: State, block: Block, frame: Frame) -> None:
             marks={block.name: "its terms must keep their order"},
         )
     if bound_plainly(s, block):
-        used = leaves_of(s, block.bindings)
+        used = leaf_loops_of(s, block.bindings)
     else:
-        tests = [t for t in block.predicate if not leaves_of(s, [t]).isdisjoint(reducing)]
+        tests = [t for t in block.predicate if not leaf_loops_of(s, [t]).isdisjoint(reducing)]
         alone = changed(
             block,
             iters=tuple([it for it, _ in pairs]),
             bindings=tuple([b for _, b in pairs]),
             predicate=tuple(tests),
         )
-        if not bound_plainly(s, alone) or not all(leaves_of(s, [t]) <= reducing for t in tests):
+        if not bound_plainly(s, alone) or not all(leaf_loops_of(s, [t]) <= reducing for t in tests):
             raise ScheduleError(
                 f"the reduction of block {block.name!r} is not over loops of its own",
                 marks={block.name: "a reduction iterator is bound to something else"},
@@ -275,10 +276,10 @@ def instances(s: State, block: Block) -> list[tuple[int, int]]:
     sizes = [as_int(it.extent) or 0 for it in block.iters]
     if bound_plainly(s, block):
         return [(0, n - 1) for n in sizes]
-    frame = Frame(s, s.scope(block.name))
+    view = View(s, s.scope(block.name))
     box: list[tuple[int, int]] = []
     for binding, n in zip(block.bindings, sizes, strict=True):
-        span = frame.span(binding, const(1), block, NO_ITERATORS, n)
+        span = view.interval(binding, const(1), block, NO_ITERATORS, n)
         box.append((max(0, span.offset), min(n, span.end) - 1) if span.is_fixed else (0, n - 1))
     for test in block.predicate:
         if is_definition_test(s, test):

@@ -7,12 +7,12 @@ larger than needed. That is right if the producer's own inputs have the same val
 
 from __future__ import annotations
 
+from ...affine.form import iteration
+from ...affine.interned import less, number, plus
+from ...affine.view import Interval, View
 from ...errors import ScheduleError
 from ...ir import INDEX, Binary, Block, Buffer, Const, Expr, For, Region, Var, changed
-from ..linear import less, number, plus
 from ..state import ROOT, Key, State
-from .definitions import iteration
-from .frame import Frame, Span
 from .moving import (
     Form,
     Move,
@@ -48,15 +48,15 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
             marks={block.name: "reads it", loop: "would read it here"},
         )
     check_loops(s, block, meeting)
-    check_reduction(s, block, Frame(s, meeting))
+    check_reduction(s, block, View(s, meeting))
     box = instances(s, block)
     read = {r.buffer for b in consumers for r in b.reads}
     needed = [w.buffer for w in block.writes if w.buffer in read]
     check_forms(block, forms, needed)
-    frame = Frame(s, loop)
-    spans = required(frame, block, forms, needed, consumers)
+    view = View(s, loop)
+    spans = required(view, block, forms, needed, consumers)
     at = min(position(s, b.name, loop) for b in consumers)
-    return placed(frame, block, box, spans, at, preserve_unit_loops)
+    return placed(view, block, box, spans, at, preserve_unit_loops)
 
 
 def check_not_output(s: State, block: Block) -> None:
@@ -112,10 +112,10 @@ def check_consumers(s: State, events: list[Access], block: Block, loop: Var) -> 
 
 
 def required(
-    frame: Frame, block: Block, forms: dict[Buffer, Form | None], needed: list[Buffer], consumers: list[Block]
-) -> dict[Var, Span]:
+    view: View, block: Block, forms: dict[Buffer, Form | None], needed: list[Buffer], consumers: list[Block]
+) -> dict[Var, Interval]:
     """Per spatial iterator the values that one iteration of the loop needs."""
-    spans: dict[Var, Span] = {}
+    spans: dict[Var, Interval] = {}
     for buffer in needed:
         form = forms[buffer]
         assert form is not None
@@ -124,17 +124,17 @@ def required(
                 if region.buffer is not buffer:
                     continue
                 for span, (var, offset), n in zip(
-                    touched(frame, region, consumer), form, buffer.shape, strict=True
+                    touched(view, region, consumer), form, buffer.shape, strict=True
                 ):
                     if var is None:
                         continue
                     span, size = span.moved(-offset), n + abs(offset)
-                    spans[var] = union_of(frame, spans[var], span, size) if var in spans else span
+                    spans[var] = union_of(view, spans[var], span, size) if var in spans else span
     return spans
 
 
 def placed(
-    frame: Frame, block: Block, box: list[tuple[int, int]], spans: dict[Var, Span], at: int, units: bool
+    view: View, block: Block, box: list[tuple[int, int]], spans: dict[Var, Interval], at: int, units: bool
 ) -> Move:
     """The block with a loop per iterator over what is needed of its domain."""
     loops: list[For] = []
@@ -142,52 +142,52 @@ def placed(
     tests: list[Expr] = []
     for n, (it, (first, last)) in enumerate(zip(block.iters, box, strict=True)):
         found = spans.get(it.var)
-        span = Span({}, first, last - first + 1) if found is None else clipped(found, first, last)
+        span = Interval({}, first, last - first + 1) if found is None else clipped(found, first, last)
         binding: Expr = span.start
         if units or span.extent != 1:
-            var = frame.s.fresh(f"ax{n}")
+            var = view.s.fresh(f"ax{n}")
             loops.append(For(var, number(span.extent), ()))
             binding = var if isinstance(binding, Const) and not binding.value else plus(binding, var)
         bindings.append(binding)
         if not span.is_fixed:
-            low, high = frame.bounds(span)
+            low, high = view.bounds(span)
             if low is None or low < first:
                 tests.append(Binary(">=", binding, Const(first, INDEX), "bool"))
             if high is None or high + span.extent - 1 > last:
                 tests.append(less(binding, number(last + 1)))
     new = changed(block, bindings=tuple(bindings), predicate=tuple(tests))
-    assert isinstance(frame.key, Var)
-    return Move(new, loops, frame.key, at)
+    assert isinstance(view.key, Var)
+    return Move(new, loops, view.key, at)
 
 
-def touched(frame: Frame, region: Region, block: Block) -> list[Span]:
-    """The spans of a region of a block's signature, per dimension, as the loops inside of a frame range."""
+def touched(view: View, region: Region, block: Block) -> list[Interval]:
+    """The spans of a region of a block's signature, per dimension, as the loops inside of a view range."""
     iters = iteration(block)
     return [
-        frame.span(start, extent, block, iters, size)
+        view.interval(start, extent, block, iters, size)
         for (start, extent), size in zip(region.ranges, region.buffer.shape, strict=True)
     ]
 
 
-def union_of(frame: Frame, a: Span, b: Span, size: int) -> Span:
+def union_of(view: View, a: Interval, b: Interval, size: int) -> Interval:
     """A span that covers two; all of the `size` values where they cannot be compared."""
     if a.terms == b.terms and a.other is b.other:
         low = min(a.offset, b.offset)
         high = max(a.offset + a.extent, b.offset + b.extent)
-        return Span(a.terms, low, high - low, a.other, dense=False)
+        return Interval(a.terms, low, high - low, a.other, dense=False)
     # Starts that move apart: constant ends of both, if they are known.
-    ends = [(*frame.bounds(x), x.extent) for x in (a, b)]
+    ends = [(*view.bounds(x), x.extent) for x in (a, b)]
     lows = [low for low, _, _ in ends if low is not None]
     highs = [high + extent for _, high, extent in ends if high is not None]
     if len(lows) < 2 or len(highs) < 2:
-        return Span({}, 0, size, dense=False)
-    return Span({}, min(lows), max(highs) - min(lows), dense=False)
+        return Interval({}, 0, size, dense=False)
+    return Interval({}, min(lows), max(highs) - min(lows), dense=False)
 
 
-def clipped(span: Span, first: int, last: int) -> Span:
+def clipped(span: Interval, first: int, last: int) -> Interval:
     """A span cut down to [first, last] where that needs no test: if it is as wide, or does not move."""
     width = last - first + 1
     if span.is_fixed:
         low, high = max(span.offset, first), min(span.offset + span.extent - 1, last)
-        return Span({}, low, high - low + 1) if low <= high else Span({}, first, 0)
-    return Span({}, first, width) if span.extent >= width else span
+        return Interval({}, low, high - low + 1) if low <= high else Interval({}, first, 0)
+    return Interval({}, first, width) if span.extent >= width else span

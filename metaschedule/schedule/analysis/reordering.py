@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...affine.definitions import leaf_loops_by_kind
 from ...errors import ScheduleError
 from ...ir import Block, Var
 from ..state import State
-from .definitions import leaves_by_kind
 from .dependence import carried
 from .independence import order_matters
 from .instances import check_once
@@ -53,7 +53,7 @@ def check_block(s: State, block: Block, before: list[Var], after: list[Var]) -> 
         raise ScheduleError(
             f"the order of the instances of block {block.name!r} may matter: {why}", marks={block.name: why}
         )
-    spatial, reducing = leaves_by_kind(s, block)
+    spatial, reducing = leaf_loops_by_kind(s, block)
     if not reducing:
         return
     loops = s.loops_around(block.name)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ...arith import block_signature
-from ...ir import Block, Buffer, Expr, Load, Region, Store, TupleStore, const, same_expr, walk
+from ...ir import Block, Buffer, Expr, Load, Region, Store, TupleStore, const, loads, same_expr, walk
 from ..state import Key, State
-from .touching import loads
 
 ONE = const(1)
 

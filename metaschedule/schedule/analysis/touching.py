@@ -10,8 +10,8 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...affine.definitions import leaf_loops_by_kind
 from ...ir import (
-    Binary,
     Block,
     Buffer,
     Const,
@@ -19,17 +19,15 @@ from ...ir import (
     For,
     If,
     Iter,
-    Load,
     Region,
     Stmt,
     Store,
     Var,
-    operands,
+    loads,
     own_expressions,
     walk,
 )
 from ..state import ROOT, Key, State
-from .definitions import leaves_by_kind
 from .independence import order_matters
 
 Buffers = frozenset[Buffer]
@@ -86,22 +84,6 @@ def loaded_by(*exprs: Expr) -> Buffers:
     return frozenset([x.buffer for x in loads(*exprs)])
 
 
-def loads(*exprs: Expr) -> list[Load]:
-    """The loads in expressions, outside first."""
-    waiting, found = list(reversed(exprs)), list[Load]()
-    while waiting:
-        e = waiting.pop()
-        kind = type(e)
-        if type(e) is Binary:
-            waiting.append(e.b)
-            waiting.append(e.a)
-        elif kind is not Var and kind is not Const:
-            if type(e) is Load:
-                found.append(e)
-            waiting += reversed(operands(e))
-    return found
-
-
 def users(s: State, keys: Iterable[Key], buffer: Buffer) -> list[Key]:
     """Those of some nodes that use a buffer."""
     touched = [(key, touch(s.nodes[key])) for key in keys]
@@ -148,7 +130,7 @@ def accesses(s: State, key: Key = ROOT) -> list[Access]:
 def shared_variables(s: State, a: Key, b: Key) -> set[Var]:
     """The loops around both nodes, and the iterators of blocks around both."""
     found: set[Var] = set()
-    key = s.meeting(a, s.parent[b])
+    key = s.lowest_common_ancestor(a, s.parent[b])
     while key is not ROOT:
         if isinstance(key, Var):
             found.add(key)
@@ -201,7 +183,7 @@ def why_unsettled(
     why = order_matters(s, block)
     if why or writer.reads & writer.writes:
         return f"{writer.describe()} may write it again: {why or 'it reads what it writes'}"
-    if shared & leaves_by_kind(s, block)[1]:
+    if shared & leaf_loops_by_kind(s, block)[1]:
         return f"the reduction of {writer.describe()} goes on around {reader!r}"
     place = next(n for n, e in enumerate(events) if e is writer)
     for n, event in enumerate(events):

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...affine.definitions import are_independent, consists_of, is_definition_test
+from ...affine.form import Iteration, iteration, variables
+from ...affine.view import INSIDE, MIXED, OUTSIDE, Interval, View, fills
 from ...arith import Domain, iteration_map, relax, simplify
 from ...ir import (
     Binary,
@@ -31,8 +34,6 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT
-from .definitions import Iteration, are_independent, consists_of, is_definition_test, iteration, variables
-from .frame import INSIDE, MIXED, OUTSIDE, Frame, Span, fills
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class Box:
     """Per dimension the indices, and the index to stop before (None: none); all of it where `guards` hold.
     The expressions are over loops outside of the box."""
 
-    ranges: list[tuple[Span, int | None]]
+    ranges: list[tuple[Interval, int | None]]
     guards: list[Expr]
 
     def is_whole(self, shape: Sequence[int]) -> bool:
@@ -54,7 +55,7 @@ class Box:
 
 
 def whole_box(shape: Sequence[int]) -> Box:
-    return Box([(Span({}, 0, size), None) for size in shape], [])
+    return Box([(Interval({}, 0, size), None) for size in shape], [])
 
 
 def stored_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...] | None:
@@ -86,23 +87,23 @@ def own_accesses(block: Block, buffer: Buffer) -> list[tuple[Expr, ...]]:
     return found + [e.indices for e in expressions(body) if isinstance(e, Load) and e.buffer is buffer]
 
 
-def written_box(frame: Frame, block: Block, indices: Sequence[Expr]) -> Box | None:
-    """The box that `indices` (over the iterators of a block) take while the part of the tree below a frame
+def written_box(view: View, block: Block, indices: Sequence[Expr]) -> Box | None:
+    """The box that `indices` (over the iterators of a block) take while the part of the tree below a view
     runs once, each point of it for sure; None if that is not known."""
-    s, iters = frame.s, iteration(block)
+    s, iters = view.s, iteration(block)
     for above in s.ancestors(block.name):
-        if above is frame.key:
+        if above is view.key:
             break
         if not isinstance(above, Var) or not s.fixed_extent(above):
             return None  # a condition, or a loop that may be empty
     else:
-        if frame.key is not ROOT:
+        if view.key is not ROOT:
             return None
     limits: dict[Var, int] = {}  # by iterator
     guards: list[Expr] = []
     known: set[Var] = set()
     for test in block.predicate:
-        sides = {frame.side(v) for v in variables(test)}
+        sides = {view.side(v) for v in variables(test)}
         if sides <= {OUTSIDE}:
             guards.append(s.resolve(test))
             continue
@@ -113,7 +114,7 @@ def written_box(frame: Frame, block: Block, indices: Sequence[Expr]) -> Box | No
             if clipped is None or not any(index is clipped[0] for index in indices):
                 return None
             limits[clipped[0]] = min(clipped[1], limits.get(*clipped))
-    spans = sums(frame, indices, iters) or mapped(frame, indices, iters)
+    spans = sums(view, indices, iters) or mapped(view, indices, iters)
     if spans is None:
         return None
     ends = [limits.get(index) if type(index) is Var else None for index in indices]
@@ -130,12 +131,12 @@ def clipped_iterator(iters: Iteration, test: Expr) -> tuple[Var, int] | None:
     return None
 
 
-def sums(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span] | None:
+def sums(view: View, indices: Sequence[Expr], iters: Iteration) -> list[Interval] | None:
     """The values of indices that are sums over loops of their own."""
-    s, ranging = frame.s, list[Var]()
-    spans: list[Span] = []
+    s, ranging = view.s, list[Var]()
+    spans: list[Interval] = []
     for index in indices:
-        found = frame.linear(index, iters)
+        found = view.linear(index, iters)
         if found is None:
             return None
         terms, inner, offset = found
@@ -148,20 +149,20 @@ def sums(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span] 
             steps.append((c, extent))
         if not fills(steps, 1):
             return None
-        spans.append(Span(terms, offset, 1 + sum([c * (n - 1) for c, n in steps])))
+        spans.append(Interval(terms, offset, 1 + sum([c * (n - 1) for c, n in steps])))
     return spans if are_independent(s, ranging) else None
 
 
-def mapped(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span] | None:
+def mapped(view: View, indices: Sequence[Expr], iters: Iteration) -> list[Interval] | None:
     """The values of other indices, if the map from the loops inside to them has no holes."""
-    s, loops = frame.s, dict[Var, int]()
+    s, loops = view.s, dict[Var, int]()
     values: list[Expr] = []
     for index in indices:
         value = substitute(index, iters)
-        while mixed := [v for v in variables(value) if frame.side(v) == MIXED]:
+        while mixed := [v for v in variables(value) if view.side(v) == MIXED]:
             value = substitute(value, {v: e for v in mixed if (e := s.definition(v)) is not None})
         for var in variables(value):
-            if frame.is_inner(var):
+            if view.is_inner(var):
                 extent = as_int(s.extents[var])
                 if not extent:
                     return None
@@ -169,7 +170,7 @@ def mapped(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span
         values.append(value)
     if not are_independent(s, loops):
         return None
-    spans: list[Span] = []
+    spans: list[Interval] = []
     offsets: list[Expr] = []
     for value in values:
         found = relax(value, loops, Domain())
@@ -177,7 +178,7 @@ def mapped(frame: Frame, indices: Sequence[Expr], iters: Iteration) -> list[Span
         if found is None or count is None:
             return None
         number = as_int(found[0])
-        spans.append(Span({}, number or 0, count, s.resolve(found[0]) if number is None else None))
+        spans.append(Interval({}, number or 0, count, s.resolve(found[0]) if number is None else None))
         offsets.append(simplify(value - found[0], Domain(loops)))
     onto = iteration_map(offsets, loops)
     if onto is None or not onto.surjective or [(0, x.extent - 1) for x in spans] != list(onto.ranges):

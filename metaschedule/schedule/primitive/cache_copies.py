@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...affine.view import Interval, View
 from ...arith import Domain
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, as_int
-from ..analysis.frame import Frame, Span
 from ..analysis.written import Box, stored_indices, whole_box, written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
@@ -126,7 +126,7 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
             help=f"cache for {outer.name!r} as a whole",
         )
     domain = Domain({it.var: it.extent for it in outer.iters if not loads_any(it.extent)})
-    ranges: list[tuple[Span, int | None]] = []
+    ranges: list[tuple[Interval, int | None]] = []
     for (start, extent), size in zip(regions[0].ranges, buffer.shape, strict=True):
         count = as_int(extent)
         low, high = domain.bounds(start)
@@ -135,7 +135,7 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
                 f"how much block {outer.name!r} reads of {buffer.name} is not a constant", marks=marks
             )
         limit = None if high is not None and high + count <= size else size
-        ranges.append((Span({}, 0, count, other=start), limit))
+        ranges.append((Interval({}, 0, count, other=start), limit))
     return Box(ranges, [])
 
 
@@ -149,7 +149,7 @@ def filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: 
         ):
             continue
         indices = stored_indices(node, buffer)
-        box = None if indices is None else written_box(Frame(s, parent), node, indices)
+        box = None if indices is None else written_box(View(s, parent), node, indices)
         if box is not None and box.is_whole(buffer.shape):
             return whole_box(buffer.shape)
         if box is not None and len(stores) == 1:
@@ -225,7 +225,7 @@ class CacheWrite(Primitive):
         check_only_writer(s, block, buffer)
         parent, child = place_after(s, block.name, buffer)
         indices = stored_indices(block, buffer)
-        box = None if indices is None else written_box(Frame(s, parent), block, indices)
+        box = None if indices is None else written_box(View(s, parent), block, indices)
         if box is None and parent is ROOT and any(b is buffer for b in s.original.outputs):
             box = whole_box(buffer.shape)  # a program writes all of its outputs
         if box is None:

@@ -24,11 +24,11 @@ from ...ir import (
     changed,
     const,
     free_vars,
+    loads,
 )
 from ..analysis.independence import order_matters
 from ..analysis.instances import binds_injectively
 from ..analysis.signature import with_signature
-from ..analysis.touching import loads
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
 
@@ -216,7 +216,7 @@ class DecomposePadding(Primitive):
             return False
         others = [b for n, b in enumerate(plan.block.bindings) if n != at] + list(plan.block.predicate)
         others += [s.extents[v] for v in plan.nest]
-        return not any(leaf is var for e in others for v in free_vars(e) for leaf in s.leaves(v))
+        return not any(leaf is var for e in others for v in free_vars(e) for leaf in s.leaf_loops(v))
 
 
 class Tidy(Substitute):

@@ -18,6 +18,7 @@ from ...ir import (
     as_int,
     changed,
     is_integer,
+    loads,
     subexpressions,
     substitute,
 )
@@ -35,7 +36,7 @@ from ..analysis.elementwise import (
 )
 from ..analysis.instances import covers_domain
 from ..analysis.signature import refresh_scopes, with_signature
-from ..analysis.touching import Access, accesses, loads, why_sources_change
+from ..analysis.touching import Access, accesses, why_sources_change
 from ..state import State
 from .base import BlockRV, Primitive, Steps, primitive
 from .reverse_inline import ReverseComputeInline

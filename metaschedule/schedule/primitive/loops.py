@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from ...affine.definitions import FusedDigit, Split, leaf_loops_of
+from ...affine.interned import less, number, product
 from ...errors import ScheduleError
 from ...ir import Const, Expr, For, Var, as_int, const
-from ..analysis.definitions import leaves_of
 from ..analysis.limits import check_count, check_nest
 from ..analysis.reordering import check_reorderable
 from ..analysis.touching import touch
-from ..linear import less, number, product
-from ..state import Part, Split, State
+from ..state import State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
 
@@ -105,7 +105,7 @@ class SplitLoop(Primitive):
         for below in s.statements_below(var):
             if not isinstance(below, Var) or not touch(s.nodes[below]).loaded:
                 continue
-            if var in leaves_of(s, [s.extents[below]]):
+            if var in leaf_loops_of(s, [s.extents[below]]):
                 raise ScheduleError(
                     f"the extent of {below.name} reads memory at {var.name}, also past its end",
                     marks={var: "to be split", below: f"its extent is {s.extents[below]}"},
@@ -154,7 +154,7 @@ class Fuse(Primitive):
             check_plain(loop, "fuse")
             if type(loop.extent) is Const:
                 continue
-            if not leaves_of(s, [loop.extent]).isdisjoint([other.var for other in loops]):
+            if not leaf_loops_of(s, [loop.extent]).isdisjoint([other.var for other in loops]):
                 raise ScheduleError(
                     "the extent depends on a loop that is to be fused",
                     marks={loop.var: f"its extent is {loop.extent}"},
@@ -173,7 +173,7 @@ class Fuse(Primitive):
             s.forget(var)
         s.nest([For(fused, extent, ())], body)
         for n, var in enumerate(digits):
-            s.define(var, Part(fused, digits, n))
+            s.define(var, FusedDigit(fused, digits, n))
         return (fused,)
 
 
@@ -201,7 +201,7 @@ class Reorder(Primitive):
         for at, var in enumerate(order):
             if type(s.extents[var]) is Const:
                 continue
-            used = leaves_of(s, [s.extents[var]])
+            used = leaf_loops_of(s, [s.extents[var]])
             if late := [v for v in order[at:] if v in used]:
                 raise ScheduleError(
                     f"the extent of {var.name} depends on {late[0].name}, which would be inside of it",

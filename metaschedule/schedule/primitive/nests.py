@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from ...affine.definitions import FusedDigit, Split, leaf_loops_of
+from ...affine.form import variables
+from ...affine.interned import replaced
 from ...errors import ScheduleError
 from ...ir import (
     Block,
@@ -18,9 +21,7 @@ from ...ir import (
     expressions,
     subexpressions,
 )
-from ..analysis.definitions import leaves_of, variables
-from ..linear import replaced
-from ..state import ROOT, Key, Part, Split, State
+from ..state import ROOT, Key, State
 
 
 class Copies:
@@ -45,12 +46,12 @@ class Copies:
             digits = tuple([self.var(d) for d in known.digits])
             if all(a is b for a, b in zip(digits, known.digits, strict=True)):
                 return var
-            definition: Split | Part = Split(digits)
+            definition: Split | FusedDigit = Split(digits)
         else:
             whole = self.var(known.whole)
             if whole is known.whole:
                 return var
-            definition = Part(whole, known.digits, known.index)
+            definition = FusedDigit(whole, known.digits, known.index)
         fresh = s.fresh(var.name)
         s.define(fresh, definition)
         s.extents[fresh] = self.expr(s.extents[var])
@@ -102,7 +103,7 @@ def check_copied(s: State, loops: Iterable[Var], reducing: set[Var]) -> None:
         if s.fixed_extent(var) is not None:
             continue
         extent = s.resolve(s.extents[var])
-        late = leaves_of(s, [extent]) & reducing
+        late = leaf_loops_of(s, [extent]) & reducing
         if late or any(isinstance(x, Load) for x in subexpressions(extent)):
             raise ScheduleError(
                 f"the extent of {var.name} depends on {'a reduction loop' if late else 'loaded values'}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...affine.definitions import leaf_loops_of
 from ...arith import Domain, access_region, simplify
 from ...errors import ScheduleError
 from ...ir import (
@@ -26,7 +27,6 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.definitions import leaves_of
 from ..analysis.instances import check_kinds_apart, domain_within
 from ..state import State
 from .base import LoopRV, Primitive, primitive
@@ -90,7 +90,7 @@ def plan_blockize(s: State, loop: Var) -> BlockizePlan:
     outer_predicate: list[Expr] = []
     inner_predicate: list[Expr] = []
     for c in block.predicate:
-        leaves = leaves_of(s, [c])
+        leaves = leaf_loops_of(s, [c])
         if leaves.isdisjoint(parts.inside):
             outer_predicate.append(c)
         else:
@@ -141,7 +141,7 @@ class Parts:
         for it, binding in zip(block.iters, block.bindings, strict=True):
             known = s.extents.get(binding) if type(binding) is Var else None
             size = as_int(known) if known is not None else None
-            if size and self.inside.isdisjoint(leaves_of(s, [binding])):  # the usual case, and cheap
+            if size and self.inside.isdisjoint(leaf_loops_of(s, [binding])):  # the usual case, and cheap
                 self.add(it, size, binding, 1, ZERO)
             else:
                 self.take_apart(it, s.resolve(binding))
@@ -194,7 +194,7 @@ class Parts:
                 values[var] = known[var] if var in known else bound[var]
                 continue
             values[var] = substitute(self.state.resolve(var), known)
-            if any(leaf not in known for leaf in self.state.leaves(var)):
+            if any(leaf not in known for leaf in self.state.leaf_loops(var)):
                 raise ScheduleError(
                     f"the condition {c} is over loops inside and outside of the new block",
                     marks={self.block.name: "its predicate does not come apart"},
@@ -225,7 +225,7 @@ class Parts:
         block = self.block
         pairs = [(it, new) for it, new in zip(block.iters, self.inner, strict=True) if it.kind == "spatial"]
         touched = {x.buffer for x in expressions(block.init) if isinstance(x, Load)}
-        outside = {c for c in block.predicate if leaves_of(self.state, [c]).isdisjoint(self.inside)}
+        outside = {c for c in block.predicate if leaf_loops_of(self.state, [c]).isdisjoint(self.inside)}
         kept = [c for c in plan.predicate if c not in outside]  # those guard the outer block
         body: Stmt = Block(
             self.state.fresh_block_name(f"{block.name}_init"),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from ...affine.definitions import FusedDigit, Split
+from ...affine.form import NO_ITERATORS
 from ...arith import block_signature
 from ...errors import ScheduleError
 from ...ir import (
@@ -28,10 +30,9 @@ from ...ir import (
     subexpressions,
     walk,
 )
-from ..analysis.definitions import NO_ITERATORS
 from ..analysis.dependence import crossing
 from ..analysis.loop_frame import LoopFrame
-from ..state import Key, Part, Split, State
+from ..state import Key, State
 from .base import ExprRV, LoopRV, Primitive, Steps, primitive
 from .loops import check_plain
 
@@ -147,7 +148,7 @@ class Piece(Substitute):
         definition = self.s.definitions.get(var)
         if definition is None:
             return var
-        leaves = set(self.s.leaves(var))
+        leaves = set(self.s.leaf_loops(var))
         if self.old in leaves:  # a definition holds variables only, so it is written out
             value = self.s.definition(var)
             assert value is not None
@@ -166,7 +167,7 @@ class Piece(Substitute):
         for n, (digit, name) in enumerate(zip(definition.digits, names, strict=True)):
             self.known[digit] = name
             self.s.extents[name] = self.expr(self.s.extents[digit])
-            self.s.define(name, Part(whole, names, n))
+            self.s.define(name, FusedDigit(whole, names, n))
         return new
 
     def variables(self, old: tuple[Var, ...]) -> tuple[Var, ...]:
@@ -221,10 +222,10 @@ class Piece(Substitute):
     def may_begin(self, node: Block) -> bool:
         """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is
         above 0 throughout."""
-        frame = LoopFrame(self.s, self.old)
+        view = LoopFrame(self.s, self.old)
         whole = (1, float(self.s.fixed_extent(self.old) or 0))
         for it, binding in zip(node.iters, node.bindings, strict=True):
-            form = frame.form(binding, NO_ITERATORS) if it.kind == "reduce" else None
+            form = view.form(binding, NO_ITERATORS) if it.kind == "reduce" else None
             if form is None or form.low < 0 or len(form.moving) != 1 or form.moving.get(whole, 0) <= 0:
                 continue
             if all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items()):

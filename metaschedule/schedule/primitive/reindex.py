@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...affine.view import View
 from ...arith import Domain, iteration_map
 from ...errors import ScheduleError
 from ...ir import (
@@ -26,7 +27,6 @@ from ...ir import (
     same_expr,
     substitute,
 )
-from ..analysis.frame import Frame
 from ..analysis.limits import check_elements
 from ..analysis.written import Box, own_accesses, stored_indices, whole_box, written_box
 from ..state import ROOT, Key, State
@@ -89,7 +89,7 @@ class Reindex(Primitive):
             )
         parent, child = place_after(s, block.name, buffer)
         box = (
-            written_box(Frame(s, parent), block, [it.var for it in used])
+            written_box(View(s, parent), block, [it.var for it in used])
             if stored_indices(block, buffer)
             else None
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...affine.definitions import leaf_loops_of
 from ...arith import Domain, simplify
 from ...errors import ScheduleError
 from ...ir import (
@@ -24,7 +25,6 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.definitions import leaves_of
 from ..analysis.independence import check_independent
 from ..analysis.instances import (
     at_zero,
@@ -151,7 +151,7 @@ class RFactor(Primitive):
         others = reducing - {loop}
         found: list[Expr] = []
         for c in block.predicate:
-            leaves = leaves_of(s, [c])
+            leaves = leaf_loops_of(s, [c])
             if not leaves & reducing:
                 found.append(c)
                 continue

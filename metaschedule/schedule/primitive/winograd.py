@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ...affine.form import form_of, uses
 from ...arith import Domain
 from ...errors import ScheduleError
 from ...ir import (
@@ -31,7 +32,6 @@ from ...ir import (
 from ..analysis.limits import check_elements
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
 from ..analysis.reducers import find_reducer
-from ..linear import linear, uses
 from ..state import ROOT, Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .block_layout import check_own_loops
@@ -143,7 +143,7 @@ class Winograd(Primitive):
         weight: Load,
     ) -> WinogradPlan:
         dimension = found[0]
-        terms, offset = linear(data.indices[dimension])
+        terms, offset = form_of(data.indices[dimension])
         moved = dict(terms)
         stride = moved.pop(along.var, 0)
         taps = [it for it in block.iters if it.kind == "reduce" and it.var in moved]

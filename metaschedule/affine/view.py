@@ -1,6 +1,6 @@
 """Indices as sums over loops, seen from a place in the tree.
 
-A `Frame` is a place: the loops around it are *outside* and stand still, the loops below are *inside* and
+A `View` is a place: the loops around it are *outside* and stand still, the loops below are *inside* and
 range. Variables that have a definition are kept whole where all their loops are on one side: then a tile
 whose loops were split again, fused or guarded is still one number, and nothing is expanded. `span` is what an
 index covers as the loops inside range.
@@ -13,19 +13,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...arith import Domain, relax
-from ...ir import Binary, Block, Expr, Var, as_int, same_expr, substitute
-from ..linear import plus, times
-from ..state import ROOT, Key, Part, Split, State
-from .definitions import Iteration, bound_sum
-from .touching import loads
+from ..arith import Domain, relax
+from ..ir import Binary, Block, Expr, Var, as_int, loads, same_expr, substitute
+from .definitions import FusedDigit, Split
+from .form import Iteration, bound_form
+from .interned import plus, times
+from .nest import ROOT, Key, Nest
 
 OUTSIDE, INSIDE, MIXED = 1, -1, 0  # where the loops of a variable are
 
 
 @dataclass(slots=True)
-class Span:
-    """`extent` values, from `other` + the sum of `terms` + `offset` on; of variables outside of a frame."""
+class Interval:
+    """`extent` values, from `other` + the sum of `terms` + `offset` on; of variables outside of a view."""
 
     terms: dict[Var, int]
     offset: int
@@ -48,8 +48,8 @@ class Span:
         """`start + by`."""
         return by if self.is_fixed and not self.offset else plus(self.start, by)
 
-    def moved(self, offset: int) -> Span:
-        return Span(self.terms, self.offset + offset, self.extent, self.other, self.dense)
+    def moved(self, offset: int) -> Interval:
+        return Interval(self.terms, self.offset + offset, self.extent, self.other, self.dense)
 
     @property
     def end(self) -> int:
@@ -57,12 +57,12 @@ class Span:
         return self.offset + self.extent
 
 
-class Frame:
+class View:
     """A place: a loop, or the body of a block or of the program."""
 
     __slots__ = ("definitions", "key", "outside", "s", "sides")
 
-    def __init__(self, s: State, key: Key) -> None:
+    def __init__(self, s: Nest, key: Key) -> None:
         self.s, self.key = s, key
         self.definitions = s.definitions
         self.outside: set[Var] = set()
@@ -88,7 +88,7 @@ class Frame:
             known = self.definitions.get(var)
             if known is None:
                 found = OUTSIDE if var in self.outside or var not in self.s.nodes else INSIDE
-            elif type(known) is Part:
+            elif type(known) is FusedDigit:
                 found = self.side(known.whole)
             else:
                 found = self.side(known.digits[-1])
@@ -104,7 +104,7 @@ class Frame:
     def linear(self, e: Expr, iters: Iteration) -> tuple[dict[Var, int], dict[Var, int], int] | None:
         """`e`, with bindings for iterators, as a sum over variables outside, one over variables inside, and a
         constant; None if it is none."""
-        found = bound_sum(e, iters)
+        found = bound_form(e, iters)
         if found is None:
             return None
         outer: dict[Var, int] = {}
@@ -122,7 +122,7 @@ class Frame:
             terms[var] = terms.get(var, 0) + factor
             return True
         known = self.definitions[var]
-        if type(known) is Part:
+        if type(known) is FusedDigit:
             return False
         for digit in reversed(known.digits):
             size = self.s.fixed_extent(digit)
@@ -145,7 +145,7 @@ class Frame:
         extent = s.fixed_extent(var)
         if extent is None or tested is not None:
             return tested
-        if isinstance(known, Part):
+        if isinstance(known, FusedDigit):
             if known.index:
                 return extent
             whole, stride = self.values(known.whole, block), stride_of(s, known)
@@ -160,7 +160,7 @@ class Frame:
             stride *= size
         return reach
 
-    def span(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Span:
+    def interval(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Interval:
         """What `start` (and `extent` values from there) covers as the loops inside range; all of the `size`
         values that there are if not known."""
         width = as_int(extent)
@@ -180,11 +180,11 @@ class Frame:
             else:
                 high += reach
             steps.append((abs(c), count))
-        return Span(terms, low, high - low + 1, dense=fills(steps, width))
+        return Interval(terms, low, high - low + 1, dense=fills(steps, width))
 
-    def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Span:
+    def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Interval:
         """What is no sum, by the general analysis."""
-        s, whole = self.s, Span({}, 0, size, dense=False)
+        s, whole = self.s, Interval({}, 0, size, dense=False)
         first, width = s.resolve(substitute(start, iters)), s.resolve(substitute(extent, iters))
         outer, inner = Domain(), {}
         for var in s.loops_around(block.name):
@@ -205,10 +205,10 @@ class Frame:
             return whole
         number = as_int(low[0])
         if number is not None:
-            return Span({}, number, max(most, 0), dense=False)
-        return Span({}, 0, max(most, 0), other=low[0], dense=False)
+            return Interval({}, number, max(most, 0), dense=False)
+        return Interval({}, 0, max(most, 0), other=low[0], dense=False)
 
-    def bounds(self, span: Span) -> tuple[int | None, int | None]:
+    def bounds(self, span: Interval) -> tuple[int | None, int | None]:
         """Least and greatest first value as the loops outside range; None: not known."""
         low = high = span.offset
         for var, c in span.terms.items():
@@ -222,13 +222,13 @@ class Frame:
             return None if a is None else low + a, None if b is None else high + b
         return low, high
 
-    def same_start(self, a: Span, b: Span) -> bool:
+    def same_start(self, a: Interval, b: Interval) -> bool:
         """Whether two spans certainly start at one place, but for their offsets."""
         if a.other is not b.other and (a.other is None or b.other is None or not same_expr(a.other, b.other)):
             return False
         return a.terms == b.terms or self.loops_of(a) == self.loops_of(b)
 
-    def loops_of(self, span: Span) -> dict[Var, int]:
+    def loops_of(self, span: Interval) -> dict[Var, int]:
         """The terms of a span in terms of loops and parts of loops, where that is possible."""
         terms: dict[Var, int] = {}
         waiting = list(span.terms.items())
@@ -247,10 +247,10 @@ class Frame:
                 return span.terms
         return {v: c for v, c in terms.items() if c}
 
-    def is_same(self, a: Span, b: Span) -> bool:
+    def is_same(self, a: Interval, b: Interval) -> bool:
         return a.offset == b.offset and a.extent == b.extent and self.same_start(a, b)
 
-    def is_within(self, span: Span, outer: Span) -> bool:
+    def is_within(self, span: Interval, outer: Interval) -> bool:
         """Whether the values of a span are certainly all among those of another."""
         return outer.offset <= span.offset and span.end <= outer.end and self.same_start(span, outer)
 
@@ -262,7 +262,7 @@ class Frame:
         return self.s.domain(self.key).with_loop(self.key, self.s.resolve(self.s.extents[self.key]))
 
 
-def stride_of(s: State, part: Part) -> int | None:
+def stride_of(s: Nest, part: FusedDigit) -> int | None:
     extents = [s.fixed_extent(d) for d in part.digits[part.index + 1 :]]
     return None if None in extents else math.prod([n for n in extents if n is not None])
 
@@ -287,7 +287,7 @@ def limits(predicate: tuple[Expr, ...]) -> dict[Expr, int]:
     return found
 
 
-def iterator_extent(s: State, key: Key, var: Var) -> int | None:
+def iterator_extent(s: Nest, key: Key, var: Var) -> int | None:
     """The extent of an iterator of a block around a place."""
     around = [*([key] if isinstance(key, str) else []), *(s.ancestors(key) if key is not ROOT else ())]
     for above in around:

@@ -1,93 +1,69 @@
 """What follows from the definitions of variables that were split or fused.
 
-A `Split` variable is a number with digits, a `Part` a digit of a fused loop; the loops at the bottom are the
-*leaves*. A block below a split runs only where the number is below its extent, so a variable takes every
-value below its extent whatever it was made of.
+A `Split` variable is a number with digits, a `FusedDigit` a digit of a fused loop; the loops at the bottom
+are the *leaf loops*. A block below a split runs only where the number is below its extent, so a variable
+takes every value below its extent whatever it was made of.
+
+    split(i of 60, [4, 16])  i = i0 * 16 + i1      Split((i0, i1)), where i0 * 16 + i1 < 60
+    fuse(j of 6, k of 10)    j = f // 10           FusedDigit(f, (j, k), 0)
+                             k = f % 10            FusedDigit(f, (j, k), 1)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ...ir import Binary, Block, Expr, Iter, Var, as_int, free_vars
-from ..linear import Sum, linear
-from ..state import Part, Split, State
+from ..ir import Binary, Block, Expr, Var, as_int
+from .form import variables
 
-
-class Iteration(dict[Var, Expr]):
-    """Iterators with what they are bound to, compared by identity."""
-
-    __slots__ = ()
-    __eq__ = object.__eq__
-
-    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return id(self)
+if TYPE_CHECKING:
+    from .nest import Nest
 
 
-NO_ITERATORS = Iteration()
+@dataclass(slots=True, eq=False)
+class Split:
+    """The variable is the number with these digits, the first the most significant."""
+
+    digits: tuple[Var, ...]
 
 
-def iteration(block: Block) -> Iteration:
-    """The iterators of a block with their bindings."""
-    return _iteration(block.iters, block.bindings)
+@dataclass(slots=True, eq=False)
+class FusedDigit:
+    """The variable is digit `index` of `whole`, whose digits were `digits`."""
+
+    whole: Var
+    digits: tuple[Var, ...]
+    index: int
 
 
-@lru_cache(maxsize=4096)
-def _iteration(iters: tuple[Iter, ...], bindings: tuple[Expr, ...]) -> Iteration:
-    return Iteration({it.var: binding for it, binding in zip(iters, bindings, strict=True)})
+Definition = Split | FusedDigit
 
 
-@lru_cache(maxsize=8192)
-def bound_sum(e: Expr, iters: Iteration) -> Sum | None:
-    """An index over iterators as a sum over what they are bound to; None if it is no sum of them."""
-    if not iters:
-        return linear(e)
-    terms: dict[Expr, int] = {}
-    found, offset = linear(e)
-    for var, c in found:
-        if type(var) is not Var:
-            return None
-        more, start = linear(iters.get(var, var))
-        offset += c * start
-        for x, k in more:
-            terms[x] = terms.get(x, 0) + c * k
-    return tuple([(x, c) for x, c in terms.items() if c]), offset
-
-
-def variables(e: Expr) -> tuple[Var, ...]:
-    """`free_vars`, worked out once per expression."""
-    return (e,) if type(e) is Var else _variables(e)
-
-
-@lru_cache(maxsize=8192)
-def _variables(e: Expr) -> tuple[Var, ...]:
-    return tuple(free_vars(e))
-
-
-def leaves_of(s: State, exprs: Iterable[Expr]) -> set[Var]:
+def leaf_loops_of(s: Nest, exprs: Iterable[Expr]) -> set[Var]:
     """The loops that expressions depend on."""
     found: set[Var] = set()
     for e in exprs:
         for v in variables(e):
-            found.update(s.leaves(v))
+            found.update(s.leaf_loops(v))
     return found
 
 
-def leaves_by_kind(s: State, block: Block) -> tuple[set[Var], set[Var]]:
+def leaf_loops_by_kind(s: Nest, block: Block) -> tuple[set[Var], set[Var]]:
     """The loops behind the spatial and behind the reduce iterators."""
     spatial: set[Var] = set()
     reducing: set[Var] = set()
     for it, binding in zip(block.iters, block.bindings, strict=True):
         found = spatial if it.kind == "spatial" else reducing
         for v in variables(binding):
-            found.update(s.leaves(v))
+            found.update(s.leaf_loops(v))
     return spatial, reducing
 
 
-def tell(s: State, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
+def determines(s: Nest, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
     """Whether the values of all `wanted` variables follow from those of `known` ones: a number tells its
-    digits, all parts of a fused loop tell the loop; what has one value needs no telling."""
+    digits, all digits of a fused loop the loop; what has one value follows from nothing."""
     definitions = s.definitions
     waiting = list(known)
     told = set(waiting)
@@ -98,7 +74,7 @@ def tell(s: State, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
         if definition is None:
             continue
         new = definition.digits
-        if type(definition) is Part:
+        if type(definition) is FusedDigit:
             have = parts.setdefault(definition.whole, set())
             have.add(definition.index)
             if any(n not in have and s.fixed_extent(d) != 1 for n, d in enumerate(new)):
@@ -112,7 +88,7 @@ def tell(s: State, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
     return not missing
 
 
-def consists_of(s: State, roots: Iterable[Var]) -> set[Var]:
+def consists_of(s: Nest, roots: Iterable[Var]) -> set[Var]:
     """The variables that `roots` are made of, themselves and the loops included."""
     found: set[Var] = set()
     waiting = list(roots)
@@ -126,7 +102,7 @@ def consists_of(s: State, roots: Iterable[Var]) -> set[Var]:
     return found
 
 
-def are_independent(s: State, roots: Iterable[Var]) -> bool:
+def are_independent(s: Nest, roots: Iterable[Var]) -> bool:
     """Whether all combinations of values of the variables occur while their loops run: none is needed twice,
     but that they may be different parts of one fused loop."""
     taken: set[Var] = set()
@@ -139,7 +115,7 @@ def are_independent(s: State, roots: Iterable[Var]) -> bool:
             return False
         taken.add(var)
         known = s.definitions.get(var)
-        while type(known) is Part:
+        while type(known) is FusedDigit:
             if known.whole in taken or (known.whole, known.index) in parts:
                 return False
             parts.add((known.whole, known.index))
@@ -153,7 +129,7 @@ def are_independent(s: State, roots: Iterable[Var]) -> bool:
     return True
 
 
-def is_definition_test(s: State, test: Expr) -> bool:
+def is_definition_test(s: Nest, test: Expr) -> bool:
     """Whether a conjunct only says that a variable is below its extent. It excludes no instance."""
     if not (isinstance(test, Binary) and test.op == "<" and type(test.a) is Var):
         return False
