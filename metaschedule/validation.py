@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import random
 import reprlib
 import sys
@@ -229,8 +230,11 @@ _PLAIN: dict[Any, Converter] = {
 def _union(hint: Any, options: tuple[Any, ...]) -> Converter:
     checks = [(option, converter(option)) for option in options]
     exact = {option: check for option, check in checks if isinstance(option, type)}
+    names_files = any((get_origin(option) or option) is os.PathLike for option in options)
 
     def convert(value: Any) -> Any:
+        if names_files and isinstance(value, str) and "\0" in value:
+            raise Mismatch("a path, which holds no NUL", value, ValueError)
         if (check := exact.get(type(value))) is not None:
             return check(value)
         closest: Mismatch | None = None

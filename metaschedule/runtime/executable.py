@@ -14,13 +14,15 @@ import weakref
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy import empty, ndarray
 
 from metaschedule.ir import numpy_dtype
 from metaschedule.target import missing_features
+from metaschedule.validation import Positive, Within, checked, convert, converter
+from metaschedule.validation import Threads as ThreadCount
 
 from . import pages, storage
 from .arguments import Facts, Label, address_of, check_overlap, is_tensor
@@ -30,7 +32,7 @@ from .kernel import ArgSpec, Kernel
 from .layout import Runtime
 from .loader import Loaded, load_object
 from .native import BOUND, INPUT, OUTPUT, adopt_tensors, context, native_module, param
-from .threads import THREADS, check_threads
+from .threads import THREADS
 from .timing import KernelStatus, Timing, random_arrays, time_kernel
 
 
@@ -121,7 +123,7 @@ class Executable:
 
     @threads.setter
     def threads(self, n: int | None) -> None:
-        self._threads = None if n is None else check_threads(n)
+        self._threads = convert(converter(ThreadCount | None), n, self.name, "threads")
         if self._why_not is None:
             self._context.threads = self._threads or 0
 
@@ -196,6 +198,7 @@ class Executable:
             f"got {count} argument(s){bound}"
         )
 
+    @checked
     def bind(self, constants: Mapping[str, Any]) -> Executable:
         """The same code with more inputs bound to fixed values; this executable stays as it is."""
         again = sorted(set(constants) & set(self.constants))
@@ -210,11 +213,12 @@ class Executable:
             _loaded=self._loaded,
         )
 
+    @checked
     def benchmark(
         self,
         *args: Any,
-        repeats: int | None = None,
-        min_time: float = 0.1,
+        repeats: Positive | None = None,
+        min_time: Annotated[float, Within(0, 3600)] = 0.1,
         watch: Callable[[Callable[[], list[float]]], list[float]] | None = None,
     ) -> Timing:
         """Time calls in a native loop, warm, without Python or the GIL.
@@ -224,8 +228,6 @@ class Executable:
         millisecond. `watch` is given every measurement to take, and returns what counts of it: its times,
         or none.
         """
-        if repeats is not None and repeats < 1:
-            raise ValueError(f"repeats must be positive, got {repeats}")
         self._ready()
         inputs: Any = args
         outputs: Any = None
@@ -266,6 +268,7 @@ class Executable:
         elif need:
             raise MemoryError(f"no memory for a workspace of {need} bytes")
 
+    @checked
     def save(self, path: str | PathLike[str]) -> None:
         """Write the compiled code and the bound constants to a file that `load` reads, in any
         process."""
@@ -274,6 +277,7 @@ class Executable:
             storage.Stored(self.kernel, self.code, self.constants, self.script, self.threads),
         )
 
+    @checked
     def export_library(self, path: str | PathLike[str], *, name: str | None = None, cc: str = "cc") -> Path:
         """Write a shared library and, beside it, a C header `<name>.h`; neither needs Python.
 
@@ -283,6 +287,7 @@ class Executable:
         """
         return export_library(Path(path), self.kernel, self.constants, self.threads, name, cc)
 
+    @checked
     def source(self, kind: str = "script") -> str:
         """The program's text: "script", "llvm" as generated, "llvm-optimized", or "asm"."""
         kernel = self.kernel
@@ -296,7 +301,7 @@ class Executable:
             return optimized_llvm(kernel.llvm, kernel.target)
         if kind == "asm":
             return assembly(kernel.llvm, kernel.target)
-        raise ValueError(f"unknown source {kind!r}; known: script, llvm, llvm-optimized, asm")
+        raise ValueError(f"source: unknown kind {kind!r}; known: script, llvm, llvm-optimized, asm")
 
     def __repr__(self) -> str:
         def specs(args: tuple[ArgSpec, ...]) -> str:
@@ -324,6 +329,7 @@ def copied_constants(kernel: Kernel, constants: Mapping[str, Any]) -> dict[str, 
     return copies
 
 
+@checked
 def load(path: str | PathLike[str]) -> Executable:
     """The executable that `Executable.save` wrote, if its code can run on this machine."""
     stored = storage.read(path)

@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from metaschedule.target import native
+from metaschedule.validation import Threads as ThreadCount
+from metaschedule.validation import checked
 
 from .native import PROCESS
 
@@ -157,15 +159,10 @@ def rest(threads: int, seconds: float) -> None:
     parallel(PROCESS.gomp_parallel)(sleep, round(1e6 * seconds), threads, 0)
 
 
-def check_threads(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
-    return n
-
-
-def set_num_threads(n: int) -> None:
+@checked
+def set_num_threads(n: ThreadCount) -> None:
     """How many threads kernels use from now on, unless an executable says otherwise."""
-    PROCESS.default_threads = check_threads(n)
+    PROCESS.default_threads = n
 
 
 def get_num_threads() -> int:

@@ -165,21 +165,21 @@ def reducer(
 
 def sum(value: Operand, axis: Any) -> Expr:
     """The sum, accumulated in the dtype of `value`: cast it first if that is too narrow."""
-    return SUM(value, axis)
+    return reduced(SUM, value, axis)
 
 
 def prod(value: Operand, axis: Any) -> Expr:
-    return PROD(value, axis)
+    return reduced(PROD, value, axis)
 
 
 def min(value: Operand, axis: Any) -> Expr:
     """The smallest value; NaN if there is a NaN; infinity (or the dtype's limit) of nothing."""
-    return MIN(value, axis)
+    return reduced(MIN, value, axis)
 
 
 def max(value: Operand, axis: Any) -> Expr:
     """The largest value; NaN if there is a NaN; -infinity (or the dtype's limit) of nothing."""
-    return MAX(value, axis)
+    return reduced(MAX, value, axis)
 
 
 def argmax(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
@@ -194,6 +194,12 @@ def argmax(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
 def argmin(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
     """Where the smallest value is; see `argmax`."""
     return _position("argmin", "<", value, axis, dtype)
+
+
+def reduced(reducer: Reducer, value: Operand, axis: Any) -> Expr:
+    if isinstance(value, tuple):
+        raise TypeError(f"{reducer.name}: value must be one expression, got a tuple: see te.reducer")
+    return reducer(value, axis)
 
 
 def _lowest(dtype: str) -> float | int:

@@ -138,12 +138,13 @@ def table(values: Any, dtype: str | None = None, name: str = "table") -> Tensor:
     >>> print(table([2, 3, 5], "int32", name="primes")[1] + 1)
     primes[1] + 1
     """
-    if dtype is None:
-        array = np.asarray(values)
-        if array.dtype == np.float64 and not isinstance(values, np.ndarray):
-            array = array.astype(np.float32)  # as for a bare float: see ir.dtypes.literal_dtype
-    else:
-        array = np.asarray(values, numpy_dtype(check_dtype(dtype)))
+    kind = None if dtype is None else numpy_dtype(check_dtype(dtype))
+    try:
+        array = np.asarray(values, kind)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"table {name}: values must be an array of numbers: {error}") from None
+    if dtype is None and array.dtype == np.float64 and not isinstance(values, np.ndarray):
+        array = array.astype(np.float32)  # as for a bare float: see ir.dtypes.literal_dtype
     array = np.array(array, order="C")  # ours: later changes of the caller's array do not count
     array.setflags(write=False)
     return Tensor(name, array.shape, check_dtype(array.dtype), data=array)

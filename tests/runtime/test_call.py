@@ -352,7 +352,7 @@ def test_source() -> None:
     assert exe.source("llvm") == exe.kernel.llvm
     assert "define" in exe.source("llvm-optimized")
     assert "add:" in exe.source("asm")
-    with pytest.raises(ValueError, match="unknown source 'c'"):
+    with pytest.raises(ValueError, match="unknown kind 'c'"):
         exe.source("c")
     with pytest.raises(ValueError, match="no script was given"):
         Executable(add()).source()
@@ -388,5 +388,5 @@ def test_benchmark(adder: Executable) -> None:
         adder.benchmark(ones(), ones((2,)))
     with pytest.raises(TypeError, match=r"got 1 argument"):
         adder.benchmark(ones())
-    with pytest.raises(ValueError, match="repeats must be positive"):
+    with pytest.raises(ValueError, match="repeats must be at least 1"):
         adder.benchmark(repeats=0)
