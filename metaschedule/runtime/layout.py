@@ -1,13 +1,12 @@
 """The structures that Python, the native caller and kernels share, declared once.
 
-ctypes lays them out for Python; `llvm_types` and `expand` give them to LLVM text by the same names,
-so that no offset is written twice.
+ctypes lays them out for Python; `c_header` declares them for the C files, so that no field is written twice.
 """
 
 from __future__ import annotations
 
 import ctypes
-import re
+from typing import Any
 
 pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 
@@ -24,7 +23,7 @@ class Process(ctypes.Structure):
         ("tensor_type", pointer),
         ("tensor_export", pointer),
         ("requires_grad", ctypes.py_object),
-        ("false", ctypes.py_object),
+        ("py_false", ctypes.py_object),
     ]
 
 
@@ -109,6 +108,28 @@ class Workspace(ctypes.Structure):
     _fields_ = [("next", pointer), ("size", i64)]
 
 
+class Region(ctypes.Structure):
+    """So many bytes of memory."""
+
+    _fields_ = [("start", pointer), ("size", i64)]
+
+
+class Watched(ctypes.Structure):
+    """Objects at places of a list, and two sets of regions with their digests (see `watch`)."""
+
+    _fields_ = [
+        ("places", ctypes.POINTER(i64)),
+        ("objects", ctypes.POINTER(pointer)),
+        ("count", i64),
+        ("headers", ctypes.POINTER(Region)),
+        ("headers_count", i64),
+        ("headers_digest", i64),
+        ("samples", ctypes.POINTER(Region)),
+        ("samples_count", i64),
+        ("samples_digest", i64),
+    ]
+
+
 class Array(ctypes.Structure):
     """The head of a NumPy array: part of NumPy's ABI, and checked before it is relied upon."""
 
@@ -140,39 +161,27 @@ class Tensor(ctypes.Structure):
     ]
 
 
-STRUCTURES = {
-    s.__name__: s for s in (Process, Param, Context, Runtime, Argument, Step, Steps, Workspace, Array, Tensor)
-}
-FIELD = re.compile(r"^ *(%[\w.]+) = (get|at) %(\w+)\.(\w+), (%[\w.]+)$", re.MULTILINE)
+STRUCTURES = (
+    Process, Param, Context, Runtime, Argument, Step, Steps, Workspace, Region, Watched, Array, Tensor,
+)  # fmt: skip
+C_TYPES: dict[type, str] = {i64: "int64_t", i32: "int32_t", ctypes.py_object: "PyObject *", pointer: "void *"}
 
 
-def llvm_type(kind: type) -> str:
-    return {i64: "i64", i32: "i32"}.get(kind, "ptr")
-
-
-def llvm_types() -> str:
-    """The structures as LLVM's type definitions."""
-    return "".join(
-        f"%{name} = type {{ {', '.join(llvm_type(f[1]) for f in s._fields_)} }}\n"
-        for name, s in STRUCTURES.items()
-    )
-
-
-def expand(text: str) -> str:
-    """LLVM text with fields by name: `%x = get %Context.free, %ctx` loads one, `at` is its address.
-
-    >>> print(expand("%n = at %Runtime.threads, %rt"))
-    %n = getelementptr %Runtime, ptr %rt, i32 0, i32 3
+def c_type(kind: type) -> str:
     """
+    >>> c_type(ctypes.POINTER(Param)), c_type(pointer), c_type(i32)
+    ('Param *', 'void *', 'int32_t')
+    """
+    target: Any = getattr(kind, "_type_", None) if issubclass(kind, ctypes._Pointer) else None
+    if target:
+        return f"{C_TYPES.get(target, target.__name__)} *"
+    return C_TYPES[kind]
 
-    def one(match: re.Match[str]) -> str:
-        result, operation, structure, field, base = match.groups()
-        fields = STRUCTURES[structure]._fields_
-        index = [f[0] for f in fields].index(field)
-        place = f"getelementptr %{structure}, ptr {base}, i32 0, i32 {index}"
-        if operation == "at":
-            return f"{result} = {place}"
-        kind = llvm_type(fields[index][1])
-        return f"{result}.at = {place}\n{result} = load {kind}, ptr {result}.at"
 
-    return FIELD.sub(one, text)
+def c_header() -> str:
+    """The structures for C: layout.h."""
+    lines = ["#pragma once", "#include <stdint.h>", "typedef struct PyObject PyObject;"]
+    for structure in STRUCTURES:
+        fields = "".join(f"    {c_type(kind)} {name};\n" for name, kind, *_ in structure._fields_)
+        lines.append(f"typedef struct {{\n{fields}}} {structure.__name__};")
+    return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
 """The native caller: from Python objects to a kernel and back in a fraction of a microsecond.
 
-Its code (`native_text`) is compiled once per process and shared by all executables; an executable
+Its code (`c/`) is compiled once per machine (`toolchain`) and shared by all executables; an executable
 is a `Context` with a table of `Param`s. The table says what every argument must be; what is exactly
 that is called at once, everything else goes back to Python (`arguments`), which handles it or
 explains it.
@@ -12,29 +12,22 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metaschedule.ir import numpy_dtype
-from metaschedule.target import native
 
-from .compile import compile_object
 from .kernel import ArgSpec, Kernel, align
-from .layout import Array, Context, Param, Process, Steps
-from .loader import find_symbol, load_object
-from .native_text import TEXT
-from .sequence_text import TEXT as SEQUENCE_TEXT
+from .layout import Array, Context, Param, Process, Steps, c_header
+from .toolchain import load_library
 
 INPUT, OUTPUT, BOUND = 0, 1, 2
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # NumPy's flags
 METH_FASTCALL = 0x80
-EXPORTS = ("call_arrays", "call_pointers", "take", "give", "drain", "prepare", "bench", "run_steps")
-_PYTHON = (
-    "PyLong_AsVoidPtr PyLong_FromLong PyTuple_New PyTuple_SetItem PyErr_NoMemory PyErr_Clear "
-    "PyEval_SaveThread PyEval_RestoreThread PyObject_GetAttr Py_DecRef"
-)
-PYTHON = _PYTHON.split()
+METHODS = ("call_arrays", "call_pointers", "run_steps")
+SOURCES = [Path(__file__).parent / "c" / name for name in ("caller.c", "sequence.c", "watch.c")]
 # DLPack's type code of a dtype; with the number of bits it is what DLTensor.dtype holds.
 DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 
@@ -55,7 +48,7 @@ capsule_pointer: Any = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctyp
 new_function: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
-PROCESS = Process(requires_grad="requires_grad", false=False)
+PROCESS = Process(requires_grad="requires_grad", py_false=False)
 
 
 def param(spec: ArgSpec, kind: int, data: int = 0) -> Param:
@@ -84,31 +77,25 @@ def dlpack_type(dtype: str) -> int:
 
 
 class Native:
-    """The compiled module: addresses of its functions, as ctypes functions where Python calls
-    them."""
+    """The compiled C files: ctypes functions of what Python calls."""
 
     def __init__(self) -> None:
-        externals = {
-            name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in PYTHON
-        }
-        for name in ("posix_memalign", "madvise", "free", "clock_gettime"):
-            externals[name] = find_symbol(name)
-        # Unoptimised: it is in SSA form already, and optimising takes longer than it ever saves.
-        code = compile_object(TEXT + SEQUENCE_TEXT, native(), opt=0)
-        self._loaded = load_object(code, EXPORTS, externals)
+        library = load_library("native", SOURCES, {"layout.h": c_header()})
         pointer, i64 = ctypes.c_void_p, ctypes.c_int64
         with_gil = ctypes.PYFUNCTYPE
-        self.take = with_gil(pointer, pointer, i64)(self._loaded["take"])
-        self.give = with_gil(None, pointer, pointer)(self._loaded["give"])
-        self.drain = with_gil(None, pointer)(self._loaded["drain"])
-        self.prepare = with_gil(i64, pointer, pointer)(self._loaded["prepare"])
+        self.take: Any = with_gil(pointer, pointer, i64)(("take", library))
+        self.give: Any = with_gil(None, pointer, pointer)(("give", library))
+        self.drain: Any = with_gil(None, pointer)(("drain", library))
+        self.prepare: Any = with_gil(i64, pointer, pointer)(("prepare", library))
+        self.digest: Any = with_gil(i64, pointer, i64)(("digest", library))
+        self.are_same: Any = with_gil(i64, ctypes.py_object, pointer)(("are_same", library))
         without_gil = ctypes.CFUNCTYPE
-        self.bench = without_gil(ctypes.c_int32, pointer, pointer, pointer, pointer, i64, i64, pointer)(
-            self._loaded["bench"]
+        self.bench: Any = without_gil(ctypes.c_int32, pointer, pointer, pointer, pointer, i64, i64, pointer)(
+            ("bench", library)
         )
         self._methods = {
-            name: MethodDef(name.encode(), self._loaded[name], METH_FASTCALL, None)
-            for name in ("call_arrays", "call_pointers", "run_steps")
+            name: MethodDef(name.encode(), ctypes.cast(library[name], pointer), METH_FASTCALL, None)
+            for name in METHODS
         }
         if arrays_as_expected():
             PROCESS.array_type = id(np.ndarray)
