@@ -1256,6 +1256,24 @@ def test_block_annotation_not_plain() -> None:
     )
 
 
+def test_annotation_of_another_type() -> None:
+    refuses(
+        program(loop(annotations={"unroll": "many"})),
+        """
+        annotation 'unroll' is an int, got str
+
+        @ms.program
+        def f(A: T.Tensor((8,), "float32"), B: T.Output((8,), "float32")):
+            for i in T.serial(8, annotations={"unroll": "many"}):
+            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^  here
+                pass
+            B[7] = 0.0
+
+        help: other keys are free to hold what you like
+        """,
+    )
+
+
 def test_index_out_of_bounds() -> None:
     refuses_text(
         """

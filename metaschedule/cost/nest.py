@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from ..arith import conjuncts
-from ..codegen.lower.flatten import SKIP_ZEROS
-from ..codegen.lower.unroll import UNROLL
-from ..codegen.lower.zeros import without_zeros
+from ..codegen.lower.predicate_padding import predicate_padding
 from ..ir import (
     Binary,
     Block,
@@ -29,6 +27,7 @@ from ..ir import (
     While,
     as_int,
 )
+from ..ir.annotations import SKIP_ZEROS, UNROLL
 from ..ir.dtypes import INDEX
 from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
@@ -200,7 +199,7 @@ class _Walk:
             if s.init and it.kind == "reduce":
                 reducing |= {var for var, _, _ in form}
         around, copies = self.loops, self.copies
-        self.copies = s.annotations.get(UNROLL, 0)
+        self.copies = UNROLL.get(s) or 0
         if s.init:
             self.loops = [loop for loop in around if loop.var not in reducing]
             self.guarded(s.predicate, s.init, None)
@@ -211,8 +210,8 @@ class _Walk:
             ]
             self.conditions.append(reducing)
         body = s.body
-        if s.annotations.get(SKIP_ZEROS):
-            body = without_zeros(body)
+        if SKIP_ZEROS.get(s):
+            body = predicate_padding(body)
         self.guarded(s.predicate, body, key)
         if s.init:
             self.conditions.pop()

@@ -42,7 +42,7 @@ from ..ir import (
     is_integer,
     subexpressions,
 )
-from ..schedule.primitive.winograd import ROUNDING
+from ..ir.annotations import ROUNDING
 
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of the significand
 LARGEST = 20  # bits of the largest inputs tried
@@ -86,12 +86,12 @@ def tolerance(program: Program) -> float:
     floats = {e.dtype for e in expressions(program) if is_float(e.dtype)}
     rounding = max((2.0 ** -DIGITS[dtype] for dtype in floats), default=0.0)
     roundings = max(math.sqrt(max(FEWEST, terms)), terms / math.sqrt(MANY))
-    return SAFETY * rounding * roundings * program.annotations.get(ROUNDING, 1)
+    return SAFETY * rounding * roundings * (ROUNDING.get(program) or 1)
 
 
 def amplification(candidate: Program) -> float:
     """How many times as far as others a candidate may be off, by what its blocks say."""
-    return max([block.annotations.get(ROUNDING, 1) for block in blocks(candidate)], default=1)
+    return max([ROUNDING.get(block) or 1 for block in blocks(candidate)], default=1)
 
 
 def statements(body: Body, scope: Scope = ()) -> Iterator[tuple[Stmt, Scope]]:

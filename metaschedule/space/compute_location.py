@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import Block
+from ..ir.annotations import CLAIMED, TILED
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import CLAIMED, TILED, attempt, consumers, is_output, is_spatial, only_store, reduction_loops
+from .facts import attempt, consumers, is_output, is_spatial, only_store, reduction_loops
 from .stage import schedule_stage
 
 
@@ -25,7 +26,7 @@ class RandomComputeLocation:
             return [sch]
         if any(writes_same(user, node) for user in users):
             return [sch]
-        if not any(CLAIMED in user.annotations or TILED in user.annotations for user in users):
+        if not any(CLAIMED.is_on(user) or TILED.is_on(user) for user in users):
             return [sch]  # its consumers have no tiles at which to compute it
         for first in (0, -1):  # decisions to begin with; replays draw others
             made = attempt(sch, place, block, first, target)
@@ -43,7 +44,7 @@ def place(sch: Schedule, block: BlockRV, first: int, target: Target) -> None:
     depth = min(loops_before_reduction(sch, user.name) for user in consumers(sch, block))
     sch.compute_at(block, sch.sample_compute_location(block, depth, decision=first))
     schedule_stage(sch, block, target)
-    sch.annotate(block, CLAIMED, "RandomComputeLocation")
+    sch.annotate(block, CLAIMED.key, "RandomComputeLocation")
 
 
 def loops_before_reduction(sch: Schedule, name: str) -> int:

@@ -28,10 +28,9 @@ from ..ir import (
     expressions,
     free_vars,
 )
+from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, Schedule
 
-CLAIMED = "module"  # annotation of a block that a module has scheduled: the others leave it alone
-TILED = "tiled"  # annotation of a tiled block: the structure of its levels
 EXPENSIVE = frozenset(["exp", "log", "erf", "tanh", "sqrt", "sin", "cos", "pow", "sigmoid"])
 
 
@@ -51,7 +50,7 @@ def blocks_from_outputs(sch: Schedule) -> list[str]:
 
 
 def claimed(block: Block) -> bool:
-    return CLAIMED in block.annotations
+    return CLAIMED.is_on(block)
 
 
 def is_spatial(block: Block) -> bool:
@@ -171,7 +170,7 @@ def epilogue(sch: Schedule, block: BlockRV) -> str | None:
     if is_output(sch, block) or len(users) != 1:
         return None
     user, (written,) = users[0], sch.get(block).writes
-    if not is_spatial(user) or only_store(user) is None or CLAIMED in user.annotations:
+    if not is_spatial(user) or only_store(user) is None or CLAIMED.is_on(user):
         return None
     reads = [load for load in loads(user) if load.buffer is written.buffer]
     plain = all(isinstance(index, (Var, Const)) for load in reads for index in load.indices)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..codegen.lower.unroll import UNROLL
 from ..errors import ScheduleError
 from ..ir import Block
+from ..ir.annotations import CLAIMED, LOOP_KINDS, TILED, UNROLL
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import CLAIMED, TILED, blocks_from_outputs, claimed, is_spatial, only_store, vector_iterator
+from .facts import blocks_from_outputs, claimed, is_spatial, only_store, vector_iterator
 from .stage import schedule_stage
-
-KINDS = "loop_kinds"  # annotation: RewriteLoopKinds is to choose kinds for the loops of this block
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,10 @@ class ParallelVectorizeUnroll:
         node: Block = sch.get(block)
         if not node.iters:
             return [sch]
-        sch.annotate(block, KINDS, True)
+        sch.annotate(block, LOOP_KINDS.key, True)
         if not is_spatial(node):
             choices = [1 / len(self.unroll_steps)] * len(self.unroll_steps)
-            sch.annotate(block, UNROLL, sch.sample_categorical(self.unroll_steps, choices))
+            sch.annotate(block, UNROLL.key, sch.sample_categorical(self.unroll_steps, choices))
         return [sch]
 
 
@@ -41,12 +39,12 @@ class RewriteLoopKinds:
 
     def __call__(self, sch: Schedule, target: Target) -> None:
         for name in blocks_from_outputs(sch):
-            if KINDS not in sch.state.nodes[name].annotations or claimed(sch.state.nodes[name]):
+            if not LOOP_KINDS.is_on(sch.state.nodes[name]) or claimed(sch.state.nodes[name]):
                 continue
             block = sch.get_block(name)
-            sch.unannotate(block, KINDS)
+            sch.unannotate(block, LOOP_KINDS.key)
             node: Block = sch.get(block)
-            steps = (tiled_loops,) if TILED in node.annotations else (stage_loops, own_loop, outer_loops)
+            steps = (tiled_loops,) if TILED.is_on(node) else (stage_loops, own_loop, outer_loops)
             for step in steps:
                 trial = sch.fork()
                 try:
@@ -62,7 +60,7 @@ def stage_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
     if only_store(node) is None or not is_spatial(node) or len(sch.get_loops(block)) != len(node.iters):
         raise ScheduleError("not a stage of its own")
     schedule_stage(sch, block, target)
-    sch.annotate(block, CLAIMED, "ParallelVectorizeUnroll")
+    sch.annotate(block, CLAIMED.key, "ParallelVectorizeUnroll")
 
 
 def own_loop(sch: Schedule, block: BlockRV, target: Target) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Block, Load
+from ..ir.annotations import SKIP_ZEROS, TILED
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import TILED, attempt, epilogue, has_reuse, loads, plain_loops
+from .facts import attempt, epilogue, has_reuse, loads, plain_loops
 
 REUSE = ("no", "may", "must")
 
@@ -45,7 +45,7 @@ class MultiLevelTiling:
         node: Block = sch.get(block)
         if not has_reuse(node) or not plain_loops(sch, block):
             return [sch]
-        if TILED in node.annotations or SKIP_ZEROS in node.annotations:  # tests in the middle of its tiles
+        if TILED.is_on(node) or SKIP_ZEROS.is_on(node):  # tests in the middle of its tiles
             return [sch]
         return self.forks(sch, block) or [sch]
 
@@ -99,7 +99,7 @@ class MultiLevelTiling:
         self, sch: Schedule, block: BlockRV, levels: list[list[LoopRV]], innermost: list[LoopRV]
     ) -> None:
         """Say that the block is tiled; `ParallelVectorizeUnroll` does the rest."""
-        sch.annotate(block, TILED, self.structure)
+        sch.annotate(block, TILED.key, self.structure)
 
 
 def operands(block: Block) -> list[int]:

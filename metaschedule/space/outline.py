@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..ir.annotations import CLAIMED, TILED
 from ..schedule import BlockRV, Primitive, Trace
 from ..schedule.primitive.base import mapped
-from .facts import CLAIMED, TILED
 
 SHOWN = {
     "compute_inline": "inline",
@@ -51,7 +51,7 @@ def outline(trace: Trace) -> str:
             order = list(p.operands()[0])
         elif p.op == "sample_compute_location":
             drawn.update(i.outputs)
-        elif p.op == "annotate" and fields["key"] in (CLAIMED, TILED):
+        elif p.op == "annotate" and fields["key"] in (CLAIMED.key, TILED.key):
             modules[str(fields["value"])] = None
         for output in i.outputs:
             names[output] = name + (SUFFIXES.get(p.op, "") if isinstance(output, BlockRV) else "")

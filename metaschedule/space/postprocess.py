@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..codegen.lower.unroll import UNROLL
 from ..errors import ScheduleError
 from ..ir import Block, For, numpy_dtype
+from ..ir.annotations import UNROLL
 from ..schedule import Schedule
 from ..target import Target
 from .facts import reduction_loops
@@ -45,7 +45,7 @@ class Buildable:
         for name in [k for k, n in state.nodes.items() if isinstance(n, Block) and not state.children[k]]:
             copies = 1
             node: Block = state.nodes[name]
-            steps = node.annotations.get(UNROLL, 0)
+            steps = UNROLL.get(node) or 0
             for key in state.loops_around(name):
                 loop: For = state.nodes[key]
                 extent = state.fixed_extent(key) or 1

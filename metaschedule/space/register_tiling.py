@@ -17,12 +17,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Binary, Block, Var, as_int, free_vars, subexpressions
+from ..ir.annotations import CLAIMED, SKIP_ZEROS
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
-    CLAIMED,
     attempt,
     epilogue,
     extent,
@@ -61,11 +60,11 @@ class RegisterTiling:
             for columns_first in (False, True):
                 if pack != "no" and (streamed is None or not columns_first or not has_reuse(node)):
                     continue
-                if pack == "panel" and SKIP_ZEROS in node.annotations and has_windows(node, streamed):
+                if pack == "panel" and SKIP_ZEROS.is_on(node) and has_windows(node, streamed):
                     continue  # at borders a panel is cut, and chunks in parallel would share what is left
                 made += attempt(sch, tile, block, along, pack, columns_first, target)
         # Tests for zeros are worth it in tiles of registers only.
-        return made if made and SKIP_ZEROS in node.annotations else [*made, sch]
+        return made if made and SKIP_ZEROS.is_on(node) else [*made, sch]
 
 
 def gains(block: Block, along: Var) -> bool:
@@ -150,7 +149,7 @@ def tile(
     start = sch.decompose_reduction(block, nest.reductions[0])
     faster = "rows" if columns_first else "columns"
     for done in (block, result, start, *([packed] if packed else [])):
-        sch.annotate(done, CLAIMED, f"RegisterTiling, packing {pack}, {faster} inside")
+        sch.annotate(done, CLAIMED.key, f"RegisterTiling, packing {pack}, {faster} inside")
 
 
 def split_loops(

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import Block
+from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
-    CLAIMED,
     attempt,
     extent,
     has_reuse,
@@ -120,7 +120,7 @@ def in_chunks(sch: Schedule, block: BlockRV, target: Target) -> None:
         outside, _ = accumulate(sch, part, target)
         outside = outside[:-1] if rows else outside  # a scalar's vectors are of chunks
     sch.parallel(fuse(sch, outside))
-    sch.annotate(part, CLAIMED, "AddRFactor")
+    sch.annotate(part, CLAIMED.key, "AddRFactor")
 
 
 def in_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
@@ -131,7 +131,7 @@ def in_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
     if row:
         sch.parallel(row)
     for done in (part, block):
-        sch.annotate(done, CLAIMED, "AddRFactor")
+        sch.annotate(done, CLAIMED.key, "AddRFactor")
 
 
 def in_chunks_of_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
@@ -156,13 +156,13 @@ def in_chunks_of_lanes(sch: Schedule, block: BlockRV, most: int, target: Target)
     sch.decompose_reduction(chunks, chunk)
     sum_lanes(sch, block)
     for done in (part, chunks, block):
-        sch.annotate(done, CLAIMED, "AddRFactor")
+        sch.annotate(done, CLAIMED.key, "AddRFactor")
 
 
 def along_results(sch: Schedule, block: BlockRV, target: Target) -> None:
     """A vector of results at a time, in parallel where they are many."""
     parallel_outside(sch, *accumulate(sch, block, target), target)
-    sch.annotate(block, CLAIMED, "AddRFactor")
+    sch.annotate(block, CLAIMED.key, "AddRFactor")
 
 
 # --- their steps ---

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from ..errors import ScheduleError
 from ..ir import Block, Region, Var, as_int
+from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
-    CLAIMED,
     attempt,
     blocks_from_outputs,
     claimed,
@@ -78,7 +78,7 @@ class FuseRows:
         else:
             sch.decompose_reduction(block, sch.get_loops(block, terms)[0])
         for each in done:
-            sch.annotate(each, CLAIMED, "FuseRows")
+            sch.annotate(each, CLAIMED.key, "FuseRows")
 
 
 def gathered(sch: Schedule, move: Move, blocks: list[BlockRV], rows: int) -> tuple[LoopRV, list[BlockRV]]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import Block
+from ..ir.annotations import CLAIMED, SCHEDULE_RULE
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import CLAIMED
 from .space import name_of
 
-RULE = "schedule_rule"  # annotation of a block that says which custom rule is meant for it
 Rule = Callable[..., Any]
 
 
@@ -56,7 +55,7 @@ class ApplyCustomRule:
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
-        wanted = sch.get(block).annotations.get(RULE)
+        wanted = SCHEDULE_RULE.get(sch.get(block))
         if wanted is None:
             return [sch]
         if wanted not in self.rules:
@@ -74,6 +73,6 @@ def applied(rule: Rule, sch: Schedule, block: BlockRV, target: Target) -> list[S
     found: list[Schedule] = [sch] if made is None else made
     for one in found:
         name = one.get(block).name if one.state.values[block] in one.state.nodes else None
-        if name is not None and CLAIMED not in one.get(block).annotations:
-            one.annotate(block, CLAIMED, name_of(rule))
+        if name is not None and not CLAIMED.is_on(one.get(block)):
+            one.annotate(block, CLAIMED.key, name_of(rule))
     return found

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..codegen.lower.flatten import SKIP_ZEROS
-from ..codegen.lower.tails import ONE_TAIL
 from ..ir import Binary, Block, Expr, Select, Var, as_int, expressions
+from ..ir.annotations import CLAIMED, ONE_TAIL, SKIP_ZEROS
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
 from .facts import (
-    CLAIMED,
     attempt,
     claimed,
     consumers,
@@ -110,14 +108,14 @@ def unroll(sch: Schedule, block: BlockRV, first: Block, target: Target) -> None:
     sch.reorder(*outside, *unrolled, inside[along])
     parallel_outside(sch, list(outside), list(outside.values()), target)
     around = sch.get_loops(block)[: -len(inside)]
-    sch.annotate(around[0], ONE_TAIL, 1)
+    sch.annotate(around[0], ONE_TAIL.key, 1)
     finish(sch, block, [*unrolled, inside[along]])
     windows = [b.name for b in producers(sch, first) if is_stage(b)]
     for stage in map(sch.get_block, (first.name, *windows)):
         sch.compute_at(stage, around[-1])
         sch.set_scope(stage, 0, "local")
         if is_padding(sch.get(stage)):
-            sch.annotate(stage, SKIP_ZEROS, 1)
+            sch.annotate(stage, SKIP_ZEROS.key, 1)
         finish(sch, stage, sch.get_loops(stage)[len(around) :])
 
 
@@ -135,4 +133,4 @@ def finish(sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> None:
     for loop in others:
         sch.unroll(loop)
     sch.vectorize(columns)
-    sch.annotate(block, CLAIMED, "UnrollTransforms")
+    sch.annotate(block, CLAIMED.key, "UnrollTransforms")

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from ..affine.form import form_of
 from ..errors import ScheduleError
 from ..ir import Block, Var
+from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.analysis.minimal_filter import MOST_POINTS
 from ..schedule.primitive.winograd import POINTS
 from ..target import Target
 from .facts import (
-    CLAIMED,
     attempt,
     epilogue,
     extent,
@@ -170,7 +170,7 @@ def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
     sch.reorder(*[loops[v] for v in outer], vectors, loops[points], inner)
     sch.unroll(loops[points])
     sch.vectorize(inner)
-    sch.annotate(block, CLAIMED, "Winograd")
+    sch.annotate(block, CLAIMED.key, "Winograd")
     lines = outer[:-1] or outer
     parallel_outside(sch, [loops[v] for v in lines], [sizes[v] for v in lines], target)
     around = sch.get_loops(block)[:-3]
@@ -178,7 +178,7 @@ def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
         padding = sch.get_block(stage.name)
         sch.compute_at(padding, around[-2:][0])
         vectorize_stage(sch, padding, target)
-        sch.annotate(padding, CLAIMED, "Winograd")
+        sch.annotate(padding, CLAIMED.key, "Winograd")
 
 
 def goes_on(node: Block, var: Var, size: int, width: int) -> bool:
@@ -216,5 +216,5 @@ def cut(sch: Schedule, block: BlockRV, along: Var, size: int, target: Target) ->
     sch.reorder(*chunks, *lines, tiles[0], vectors[0], tiles[1], vectors[1])
     sch.unroll(tiles[1])
     sch.vectorize(vectors[1])
-    sch.annotate(block, CLAIMED, "Winograd")
+    sch.annotate(block, CLAIMED.key, "Winograd")
     return chunks

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from ..errors import ScheduleError
 from ..ir import Block, as_int, free_vars
+from ..ir.annotations import CLAIMED, TENSORIZE
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.intrinsics import get_intrinsic
 from ..target import Target
-from .facts import CLAIMED, is_reduction, only_store, plain_loops
+from .facts import is_reduction, only_store, plain_loops
 from .multi_level_tiling import MultiLevelTiling
-
-TENSORIZE = "tensorize"  # annotation: the intrinsic that the block's body is to become
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,12 @@ class MultiLevelTilingWithIntrinsic(MultiLevelTiling):
         self, sch: Schedule, block: BlockRV, levels: list[list[LoopRV]], innermost: list[LoopRV]
     ) -> None:
         tile = sch.blockize(innermost[0])
-        sch.annotate(tile, TENSORIZE, self.intrinsic)
-        sch.annotate(block, CLAIMED, self.intrinsic)
+        sch.annotate(tile, TENSORIZE.key, self.intrinsic)
+        sch.annotate(block, CLAIMED.key, self.intrinsic)
         first = levels[0]
         sch.parallel(sch.fuse(*first) if len(first) > 1 else first[0])
         reducing = next(n for n, kind in enumerate(self.structure) if kind == "R")
-        sch.annotate(sch.decompose_reduction(tile, levels[reducing][0]), CLAIMED, self.intrinsic)
+        sch.annotate(sch.decompose_reduction(tile, levels[reducing][0]), CLAIMED.key, self.intrinsic)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class RewriteTensorize:
     """Put in the intrinsics that blocks are annotated with."""
 
     def __call__(self, sch: Schedule, target: Target) -> None:
-        nodes = [n for n in sch.state.nodes.values() if isinstance(n, Block) and TENSORIZE in n.annotations]
+        nodes = [n for n in sch.state.nodes.values() if isinstance(n, Block) and TENSORIZE.is_on(n)]
         for node in nodes:
             block = sch.get_block(node.name)
-            sch.unannotate(block, TENSORIZE)
-            sch.tensorize(block, node.annotations[TENSORIZE])
+            sch.unannotate(block, TENSORIZE.key)
+            sch.tensorize(block, node.annotations[TENSORIZE.key])

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..arith import conjuncts
-from ..codegen.lower.flatten import SKIP_ZEROS
 from ..ir import Binary, Block, Const, Expr, Load, Select, Var, as_int
+from ..ir.annotations import SKIP_ZEROS
 from ..schedule import BlockRV, Schedule
 from ..target import Target
 from .facts import attempt, coefficient, consumers, epilogue, has_reuse, is_spatial, loads, only_store, uses
@@ -47,7 +47,7 @@ def is_padding(block: Block) -> bool:
 def skip(sch: Schedule, block: BlockRV, padding: Block, phases: dict[Var, int]) -> None:
     node: Block = sch.get(block)
     sch.compute_inline(sch.get_block(padding.name))
-    sch.annotate(block, SKIP_ZEROS, 1)
+    sch.annotate(block, SKIP_ZEROS.key, 1)
     if not phases:
         return
     after = epilogue(sch, block)

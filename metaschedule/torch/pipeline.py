@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir import Program, changed
-from ..schedule.primitive.winograd import ROUNDING
+from ..ir.annotations import ROUNDING
 from .fallback import about
 from .fuse import Group, fuse, program_of
 from .graph import Graph, Target
@@ -54,4 +54,4 @@ def alternative(group: Group, graph: Graph) -> Program | None:
         program = program_of(group, graph, {anchor: ALTERNATIVES[anchor.target]})
     except NotLowered:
         return None
-    return changed(program, annotations={ROUNDING: CANCELLATION})
+    return changed(program, annotations={ROUNDING.key: CANCELLATION})

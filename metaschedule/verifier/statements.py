@@ -32,6 +32,7 @@ from ..ir import (
     substitute,
     walk,
 )
+from ..ir.annotations import annotation_problem
 from ..ir.buffer import SCOPES
 from .expressions import Expressions
 
@@ -94,6 +95,8 @@ class Verifier(Expressions):
                     f"annotation {key!r} is not plain data: {type(value).__name__}",
                     help="use strings, numbers, bools, None, and tuples, lists and dicts of them",
                 )
+            elif why := annotation_problem(key, value):
+                self.fail(f"annotation {key!r} {why}", help="other keys are free to hold what you like")
 
     # --- statements ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metaschedule.codegen.lower.hoist import hoist
+from metaschedule.codegen.lower.hoist import hoist_conditions
 from tests.codegen.test_lower import Case, check_pass
 
 HOIST: dict[str, Case] = {
@@ -71,9 +71,9 @@ for r, c in T.grid(4, 8):
 
 @pytest.mark.parametrize("name", HOIST)
 def test_hoist(name: str) -> None:
-    check_pass(hoist, HOIST[name])
+    check_pass(hoist_conditions, HOIST[name])
 
 
 @pytest.mark.parametrize("name", STAYS)
 def test_stays(name: str) -> None:
-    check_pass(hoist, ("A[4, 8], N:int64[4] -> C[8]", STAYS[name], STAYS[name]))
+    check_pass(hoist_conditions, ("A[4, 8], N:int64[4] -> C[8]", STAYS[name], STAYS[name]))

@@ -12,12 +12,12 @@ import pytest
 
 from metaschedule import Schedule, workloads
 from metaschedule.codegen.lower import PASSES, lower, steps
-from metaschedule.codegen.lower.compact import compact
+from metaschedule.codegen.lower.compact import compact_buffers
 from metaschedule.codegen.lower.flatten import flatten
+from metaschedule.codegen.lower.loop_versioning import version_loops
+from metaschedule.codegen.lower.predicate_padding import split_padding
 from metaschedule.codegen.lower.simplify import simplify_program
-from metaschedule.codegen.lower.tails import version_tails
 from metaschedule.codegen.lower.unroll import unroll_annotated
-from metaschedule.codegen.lower.zeros import nonzero
 from metaschedule.ir import Block, Buffer, For, Program, blocks, select, walk
 from tests.codegen.compiled import kernel
 
@@ -449,12 +449,12 @@ def test_simplify(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPACT)
 def test_compact(name: str) -> None:
-    check_pass(compact, COMPACT[name])
+    check_pass(compact_buffers, COMPACT[name])
 
 
 @pytest.mark.parametrize("name", TAILS)
-def test_version_tails(name: str) -> None:
-    check_pass(version_tails, TAILS[name])
+def test_version_loops(name: str) -> None:
+    check_pass(version_loops, TAILS[name])
 
 
 # --- places -------------------------------------------------------------------------------------
@@ -480,28 +480,28 @@ def test_places() -> None:
             P[j] = L[j % 16] * W[j % 2]
         C[i] = P[0] + P[3999]
     """)  # fmt: skip
-    places = lower(program).places
+    storage = lower(program).storage
 
     def names(buffers: object) -> list[str]:
         return [b.name for b in buffers]  # pyright: ignore
 
-    assert names(places.tables) == ["W"]
-    assert names(places.stack) == ["L"]
-    assert sorted(names(places.shared)) == ["G", "S"]
-    assert names(places.private) == ["P"]
-    assert places.shared_bytes == 20032 + 256  # 5000 floats end within a line of 64 bytes
-    assert places.private_bytes == 16000
+    assert names(storage.tables) == ["W"]
+    assert names(storage.stack) == ["L"]
+    assert sorted(names(storage.shared)) == ["G", "S"]
+    assert names(storage.private) == ["P"]
+    assert storage.shared_bytes == 20032 + 256  # 5000 floats end within a line of 64 bytes
+    assert storage.private_bytes == 16000
 
 
 def test_passes_in_order() -> None:
-    assert [name for name, _ in PASSES] == [
+    assert [run.__name__ for run in PASSES] == [
         "unroll_annotated",
         "flatten",
-        "simplify",
-        "compact",
-        "hoist",
-        "version_tails",
-        "without_doubtful_loops",
+        "simplify_program",
+        "compact_buffers",
+        "hoist_conditions",
+        "version_loops",
+        "serialize_unsafe_parallel",
     ]
 
 
@@ -520,13 +520,13 @@ def test_no_block_is_left(name: str) -> None:
 def test_which_terms_may_be_zero() -> None:
     a, w = Buffer("A", (4,)), Buffer("W", (4,))
     cond = a[0] > 0.0
-    found = nonzero(w[1] * (select(cond, a[1], 0.0) * w[2]))
+    found = split_padding(w[1] * (select(cond, a[1], 0.0) * w[2]))
     assert found is not None
     assert found[0] is cond
     assert str(found[1]) == "W[1] * (A[1] * W[2])"
-    assert nonzero(select(cond, a[1], 1.0) * w[0]) is None
-    assert nonzero(select(cond, a[1], 0.0) + w[0]) is None
-    assert nonzero(a[0] * w[0]) is None
+    assert split_padding(select(cond, a[1], 1.0) * w[0]) is None
+    assert split_padding(select(cond, a[1], 0.0) + w[0]) is None
+    assert split_padding(a[0] * w[0]) is None
 
 
 def test_zeros_are_kept_unless_asked_for() -> None:

@@ -11,8 +11,8 @@ from tests.codegen.compiled import build, check, kernel, run
 
 
 def compacted(program: Program) -> dict[str, tuple[int, ...]]:
-    """The shapes of intermediate buffers after `compact`."""
-    return {b.name: b.shape for b in dict(steps(program))["compact"].allocs}
+    """The shapes of intermediate buffers after `compact_buffers`."""
+    return {b.name: b.shape for b in dict(steps(program))["compact_buffers"].allocs}
 
 
 # --- compaction ---------------------------------------------------------------------------------
@@ -253,8 +253,8 @@ def test_private_buffers(size: int) -> None:
                 M[j] = L[{size} - 1 - j] * 2.0
             C[vi] = M[0] + M[{size} - 1]
     """)  # fmt: skip
-    places = lower(program).places
-    assert (len(places.stack), len(places.private)) == ((2, 0) if size == 16 else (0, 2))
+    storage = lower(program).storage
+    assert (len(storage.stack), len(storage.private)) == ((2, 0) if size == 16 else (0, 2))
     for _ in range(3):
         check(program)
 
@@ -274,7 +274,7 @@ def test_private_values_that_outlive_the_loop(size: int) -> None:
                 C[i] = B[i, {size - 1}]
     """)  # fmt: skip
     check(program)
-    assert not lower(program).places.private
+    assert not lower(program).storage.private
 
 
 def test_scratch_of_a_loop_that_runs_again_is_private() -> None:
@@ -288,7 +288,7 @@ def test_scratch_of_a_loop_that_runs_again_is_private() -> None:
                 B[j] = A[t, i]
             C[i] = C[i] + B[4999]
     """)  # fmt: skip
-    assert len(lower(program).places.private) == 1
+    assert len(lower(program).storage.private) == 1
     check(program)
 
 
@@ -301,8 +301,8 @@ def test_between_two_parallel_loops() -> None:
     for i in T.parallel(64):
         C[i] = B[63 - i] + B[i]
     """)  # fmt: skip
-    places = lower(program).places
-    assert (len(places.shared), len(places.stack)) == (1, 0)
+    storage = lower(program).storage
+    assert (len(storage.shared), len(storage.stack)) == (1, 0)
     check(program)
 
 
@@ -357,18 +357,18 @@ for i in range(6000):
 def test_workspace_is_reused() -> None:
     """Of a chain of buffers only those alive together need room of their own."""
     program = kernel("A[6000] -> C[6000]", CHAIN)
-    places = lower(program).places
-    assert len(places.shared) == 4
-    assert places.shared_bytes == 3 * 24000
+    storage = lower(program).storage
+    assert len(storage.shared) == 4
+    assert storage.shared_bytes == 3 * 24000
     check(program)
 
 
 def test_buffers_that_share_their_room_may_alias() -> None:
     """What LLVM is told never to alias must not."""
     program = kernel("A[6000] -> C[6000]", CHAIN)
-    places = lower(program).places
-    first = {offset: b for b, offset in places.shared.items()}
-    assert {b.name for b in places.crowded} == {"B0", "B3"} or len(first) == 3
+    storage = lower(program).storage
+    first = {offset: b for b, offset in storage.shared.items()}
+    assert {b.name for b in storage.may_overlap} == {"B0", "B3"} or len(first) == 3
     head = next(s for s in build(program).source("llvm").splitlines() if "void @main(" in s)
     assert head.count("ptr noalias %b") == 4  # A, C, and the two with room of their own
 
@@ -394,8 +394,8 @@ def test_workspace_in_a_loop_is_not_reused_too_early() -> None:
 
 def test_places_are_aligned_and_apart() -> None:
     program = kernel("A[6000] -> C[6000]", CHAIN.replace("6000,)", "6001,)"))
-    places = lower(program).places
-    assert all(offset % 64 == 0 for offset in places.shared.values())
+    storage = lower(program).storage
+    assert all(offset % 64 == 0 for offset in storage.shared.values())
     check(program)
 
 

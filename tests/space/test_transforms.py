@@ -9,8 +9,8 @@ import pytest
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import Expr, For, walk
+from metaschedule.ir.annotations import CLAIMED
 from metaschedule.space import Space
-from metaschedule.space.facts import CLAIMED
 from metaschedule.space.transforms import UnrollTransforms
 from tests.space.candidates import assert_candidate
 
@@ -58,7 +58,7 @@ def test_choices_are_made_when_code_is_generated(height: int, width: int, channe
     sch = sketch.apply(program)
     assert_candidate(sch, program)
     blocks = {b.name: b for b in ms.ir.blocks(sch.program)}
-    assert [name for name, b in blocks.items() if CLAIMED not in b.annotations] == ["mixed"]
+    assert [name for name, b in blocks.items() if not CLAIMED.is_on(b)] == ["mixed"]
     loops = [s for s in walk(sch.program) if isinstance(s, For) and s.kind == "parallel"]
     assert len(loops) == (2 if height > 1 else 0)
     if channels % 8 == 0:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.errors import ScheduleError
+from metaschedule.ir.annotations import CLAIMED
 from metaschedule.space import default
-from metaschedule.space.facts import CLAIMED
 from tests.space.candidates import assert_candidate
 
 TARGET = "x86-64-v3,cores=2"
@@ -81,7 +81,7 @@ def test_a_stage_that_follows_takes_the_results_in() -> None:
 def test_nothing_is_left_to_others() -> None:
     program = ms.workloads.create("C2D", **CONV)
     for sketch in filtered(program):
-        assert all(CLAIMED in block.annotations for block in ms.ir.blocks(sketch.apply(program).program))
+        assert all(CLAIMED.is_on(block) for block in ms.ir.blocks(sketch.apply(program).program))
 
 
 def test_tiles_have_the_fewest_products() -> None:

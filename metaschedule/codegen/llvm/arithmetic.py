@@ -84,6 +84,7 @@ class Arithmetic(Conversions):
     def float_division(self, op: str, a: Value, b: Value) -> Value:
         """`//` and `%` of floats as Python and NumPy have them: the remainder has the divisor's sign."""
         zero = constant(0.0, a.dtype, a.lanes)
+        self.externals |= {"fmod", "fmodf"}
         rest = self.operation(f"frem {a.typed}, {b.text}", a.dtype, a)
         nonzero = self.operation(f"fcmp une {rest.typed}, {zero.text}", "bool", a)
         low = self.operation(f"fcmp olt {rest.typed}, {zero.text}", "bool", a)

@@ -32,6 +32,7 @@ class Emitter:
         self.known: list[dict[Hashable, Any]] = [{}]  # addresses and divisions, by scope
         self.declared: set[str] = set()  # `declare` lines of the module
         self.math_used: set[tuple[str, str, int]] = set()
+        self.externals: set[str] = set()  # functions of the C library that LLVM may call
 
     # --- provided by those above ---
 

@@ -22,7 +22,7 @@ from ...runtime import ArgSpec, Failure, Kernel
 from ...target import Target
 from .. import math as vector_math
 from ..lower import Lowered
-from ..lower.places import part_of
+from ..lower.storage_allocation import part_of
 from .affine import Affine
 from .function import Function
 from .statements import StatementEmitter
@@ -55,14 +55,16 @@ class Module:
         self.globals: list[str] = []
         self.declared: set[str] = set()
         self.math_used: set[tuple[str, str, int]] = set()
+        self.externals: set[str] = set()  # functions of the C library that LLVM may call
         self.failures: dict[Failure, int] = {}  # with their statuses
+        self.checks = 0  # that have been written
         self.parallel_loops = 0
         self.vectorizable: dict[For, bool] = {}
-        program, places = lowered.program, lowered.places
-        self.outside = [*program.params, *places.shared]
-        self.order = {b: n for n, b in enumerate([*self.outside, *places.private])}
+        program, storage = lowered.program, lowered.storage
+        self.outside = [*program.params, *storage.shared]
+        self.order = {b: n for n, b in enumerate([*self.outside, *storage.private])}
         self.names = {b: f"%b{n}" for b, n in self.order.items()}
-        for n, b in enumerate(places.tables):
+        for n, b in enumerate(storage.tables):
             self.names[b] = f"@table{n}"
             self.globals.append(table_global(f"@table{n}", b))
 
@@ -71,24 +73,23 @@ class Module:
         return self.names.get(buffer)
 
     def status(self, failure: Failure) -> int:
-        """The status that reports a failed check."""
+        """The status that reports a failed check, which is being written."""
+        self.checks += 1
         return self.failures.setdefault(failure, len(self.failures) + 1)
 
     def kernel(self) -> Kernel:
-        program, places = self.lowered.program, self.lowered.places
+        program, storage = self.lowered.program, self.lowered.storage
         name = f"ms_{identifier(program.name)}"
         self.main(program.body)
         self.functions.append(self.entry(name))
         if self.failures:
             self.functions.append(FAIL)
-        externals: set[str] = set()
+        externals = set(self.externals)
         for function, dtype, lanes in sorted(self.math_used):
             self.functions.append(vector_math.definition(function, dtype, lanes))
             self.declared |= vector_math.declarations(function, dtype, lanes)
             externals |= set(vector_math.externals(function, dtype))
         text = "\n\n".join([*self.globals, "\n".join(sorted(self.declared)), *self.functions])
-        if "frem" in text:
-            externals |= {"fmod", "fmodf"}
 
         def specs(buffers: tuple[Buffer, ...]) -> tuple[ArgSpec, ...]:
             return tuple(ArgSpec(b.name, b.shape, b.dtype, b.constant) for b in buffers)
@@ -99,8 +100,8 @@ class Module:
             inputs=specs(program.inputs),
             outputs=specs(program.outputs),
             target=self.target,
-            shared_bytes=places.shared_bytes,
-            private_bytes=places.private_bytes,
+            shared_bytes=storage.shared_bytes,
+            private_bytes=storage.private_bytes,
             failures=tuple(self.failures),
             externals=tuple(sorted(externals)),
             max_threads=self.target.cores if self.parallel_loops else 1,
@@ -110,19 +111,20 @@ class Module:
         """The function that does everything, or calls its parts one after the other."""
         numbered = itertools.groupby(enumerate(body), key=lambda item: part_of(item[0]))
         parts = [tuple([s for _, s in group]) for _, group in numbered]
-        places = self.lowered.places
+        storage = self.lowered.storage
         if len(parts) <= 1:
-            self.serial_function("main", body, self.outside, list(places.private), "#0")
+            self.serial_function("main", body, self.outside, list(storage.private), "#0")
             return
-        main = Function("main", self.parameters(self.outside) + self.overlapping(places.private), "#0")
+        main = Function("main", self.parameters(self.outside) + self.overlapping(storage.private), "#0")
         for n, part in enumerate(parts):
             outside, private = self.used(part)
-            before = len(self.functions)
+            before = self.checks
             self.serial_function(f"part{n}", part, outside, private, "#1")
             pointers = [f"ptr {self.names[b]}" for b in [*outside, *private]]
             arguments = ", ".join(["ptr %runtime", "ptr %workspace", "ptr %status", *pointers])
             main.effect(f"call void @part{n}({arguments})")
-            self.stop_if_failed(main, self.functions[before:])
+            if self.checks > before:
+                self.stop_if_failed(main)
         main.effect("ret void")
         self.functions.append(main.text())
 
@@ -144,13 +146,11 @@ class Module:
         found = {e.buffer for e in expressions(body) if isinstance(e, Load)}
         found |= {s.buffer for s in walk(body) if isinstance(s, Store)}
         ordered = sorted([b for b in found if b in self.order], key=self.order.__getitem__)
-        private = self.lowered.places.private
+        private = self.lowered.storage.private
         return [b for b in ordered if b not in private], [b for b in ordered if b in private]
 
-    def stop_if_failed(self, f: Function, called: list[str]) -> None:
-        """Return from a function if something that it called, with these texts, has failed."""
-        if not any("@ms.fail(" in text for text in called):
-            return
+    def stop_if_failed(self, f: Function) -> None:
+        """Return from a function if something that it called has failed."""
         failed = f.emit("load i32, ptr %status")
         stop = f.emit(f"icmp ne i32 {failed}, 0")
         with f.when(stop):
@@ -164,8 +164,8 @@ class Module:
         return f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline {width} }}"
 
     def parameters(self, buffers: list[Buffer]) -> list[str]:
-        crowded = self.lowered.places.crowded
-        flags = {b: "" if b in crowded else "noalias " for b in buffers}
+        overlapping = self.lowered.storage.may_overlap
+        flags = {b: "" if b in overlapping else "noalias " for b in buffers}
         pointers = [f"ptr {flags[b]}{self.names[b]}" for b in buffers]
         return ["ptr %runtime", "ptr %workspace", "ptr %status", *pointers]
 
@@ -179,11 +179,11 @@ class Module:
         for n, b in enumerate(self.lowered.program.params):
             lines.append(f"  %p{n} = getelementptr ptr, ptr %args, i64 {n}")
             lines.append(f"  {self.names[b]} = load ptr, ptr %p{n}")
-        for b, offset in self.lowered.places.shared.items():
+        for b, offset in self.lowered.storage.shared.items():
             lines.append(f"  {self.names[b]} = getelementptr i8, ptr %workspace, i64 {offset}")
-        private = self.lowered.places.private
+        private = self.lowered.storage.private
         for b, offset in private.items():  # thread 0's, for a parallel loop that is not run as one
-            offset += self.lowered.places.shared_stride
+            offset += self.lowered.storage.shared_stride
             lines.append(f"  {self.names[b]} = getelementptr i8, ptr %workspace, i64 {offset}")
         arguments = ["ptr %runtime", "ptr %workspace", "ptr %status"]
         arguments += [f"ptr {self.names[b]}" for b in [*self.outside, *private]]
@@ -200,6 +200,7 @@ class Module:
         outer = sorted({name for a in caller.env.values() for name in a.terms})
         passed = {name: f"%v{n}" for n, name in enumerate(outer)}
         outside, private = self.used((s,))
+        before = self.checks
         self.parallel_body(caller, s, f"body{number}", [*outside, *private], passed)
         self.functions.append(self.runner(number, outside, private, len(passed), s.fixed_extent or 0))
         f = caller.f
@@ -212,7 +213,8 @@ class Module:
             at = f.emit(f"getelementptr i64, ptr {closure}, i64 {n}")
             f.effect(f"store i64 {value}, ptr {at}")
         f.effect(f"call void @fork{number}(ptr {closure}, ptr %runtime)")
-        self.stop_if_failed(f, self.functions[-2:])
+        if self.checks > before:
+            self.stop_if_failed(f)
 
     def parallel_body(
         self, caller: StatementEmitter, s: For, name: str, buffers: list[Buffer], passed: dict[str, str]
@@ -235,21 +237,21 @@ class Module:
         load = [
             f"define internal void @run{number}(ptr %closure, i64 %t, i64 %n) #0 {{",
         ]
-        names = ["ptr %runtime", "ptr %workspace", "ptr %status"]
-        names += [f"ptr {self.names[b]}" for b in outside]
-        names += [f"i64 %v{n}" for n in range(variables)]
-        for n, typed in enumerate(names):
-            kind, name = typed.split()
+        kinds = ["ptr"] * (3 + len(outside)) + ["i64"] * variables
+        slots = ["%runtime", "%workspace", "%status", *[self.names[b] for b in outside]]
+        slots += [f"%v{n}" for n in range(variables)]
+        for n, (kind, name) in enumerate(zip(kinds, slots, strict=True)):
             load.append(f"  %c{n} = getelementptr i64, ptr %closure, i64 {n}")
             load.append(f"  {name} = load {kind}, ptr %c{n}")
-        places = self.lowered.places
+        storage = self.lowered.storage
         most = min(extent, 2**31 - 1)  # threads that have something to do
-        load.append(f"  %mine = mul i64 %t, {places.private_stride}")
-        load.append(f"  %offset = add i64 %mine, {places.shared_stride}")
+        load.append(f"  %mine = mul i64 %t, {storage.private_stride}")
+        load.append(f"  %offset = add i64 %mine, {storage.shared_stride}")
         load.append("  %own = getelementptr i8, ptr %workspace, i64 %offset")
         for b in private:
-            load.append(f"  {self.names[b]} = getelementptr i8, ptr %own, i64 {places.private[b]}")
+            load.append(f"  {self.names[b]} = getelementptr i8, ptr %own, i64 {storage.private[b]}")
         buffers = [f"ptr {self.names[b]}" for b in [*outside, *private]]
+        names = [f"{kind} {name}" for kind, name in zip(kinds, slots, strict=True)]
         arguments = names[:3] + buffers + names[3 + len(outside) :]
         self.declared.add("declare i64 @llvm.umin.i64(i64, i64)")
         self.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")

@@ -52,6 +52,7 @@ class StatementEmitter(ExpressionEmitter):
         self.unproved = module.lowered.unproved
         self.declared = module.declared
         self.math_used = module.math_used
+        self.externals = module.externals
 
     def status(self, failure: Failure) -> int:
         return self.module.status(failure)

@@ -4,8 +4,8 @@
 
 >>> from metaschedule import workloads
 >>> from metaschedule.codegen.lower import steps
->>> [name for name, program in steps(workloads.create("NRM", m=4, n=4))]
-['unroll_annotated', 'flatten', 'simplify', 'compact', 'hoist', 'version_tails', 'without_doubtful_loops']
+>>> [name for name, program in steps(workloads.create("NRM", m=4, n=4))][:4]
+['unroll_annotated', 'flatten', 'simplify_program', 'compact_buffers']
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from dataclasses import dataclass
 
 from ...ir import Program, numpy_dtype
 from ...ir.dtypes import DTYPES
-from .compact import compact
+from .compact import compact_buffers
 from .flatten import flatten
-from .hoist import hoist
-from .places import Places, place, without_doubtful_loops
+from .hoist import hoist_conditions
+from .loop_versioning import version_loops
 from .simplify import simplify_program
-from .tails import version_tails
+from .storage_allocation import Storage, allocate_storage, serialize_unsafe_parallel
 from .unproved import Unproved, find_unproved
 from .unroll import unroll_annotated
 
-PASSES: tuple[tuple[str, Callable[[Program], Program]], ...] = (
-    ("unroll_annotated", unroll_annotated),
-    ("flatten", flatten),
-    ("simplify", simplify_program),
-    ("compact", compact),
-    ("hoist", hoist),
-    ("version_tails", version_tails),
-    ("without_doubtful_loops", without_doubtful_loops),
+PASSES: tuple[Callable[[Program], Program], ...] = (
+    unroll_annotated,
+    flatten,
+    simplify_program,
+    compact_buffers,
+    hoist_conditions,
+    version_loops,
+    serialize_unsafe_parallel,
 )
 ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 
@@ -39,21 +39,21 @@ ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 @dataclass(frozen=True)
 class Lowered:
     program: Program
-    places: Places
+    storage: Storage
     unproved: Unproved
 
 
 def steps(program: Program) -> Iterator[tuple[str, Program]]:
     """The name of each pass with the program after it."""
-    for name, run in PASSES:
+    for run in PASSES:
         program = run(program)
-        yield name, program
+        yield run.__name__, program
 
 
 def lower(program: Program, checked: bool = True) -> Lowered:
     """With `checked`, what is not proved in range is to be checked when it runs."""
     lowered = program
-    for _, run in PASSES:
+    for run in PASSES:
         lowered = run(lowered)
     unproved = find_unproved(program, lowered) if checked else Unproved(enabled=False)
-    return Lowered(lowered, place(lowered, ITEM_BYTES), unproved)
+    return Lowered(lowered, allocate_storage(lowered, ITEM_BYTES), unproved)

@@ -38,12 +38,12 @@ from ...ir import (
     free_vars,
     same_expr,
 )
+from ...ir.annotations import STORAGE_ALIGN
 from .accesses import Access, accesses, common_loops
-from .flatten import STORAGE_ALIGN
 from .scope import has_load, inside
 
 
-def compact(program: Program) -> Program:
+def compact_buffers(program: Program) -> Program:
     """The program with its intermediate buffers as small as their use allows."""
     uses = accesses(program)
     plans: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
@@ -62,7 +62,7 @@ def compact(program: Program) -> Program:
 def padded_shape(program: Program, number: int, box: Region) -> tuple[int, ...]:
     """The extents of the box, as far apart as was asked for alloc `number`, if that is possible."""
     shape = tuple(as_int(extent) or 0 for _, extent in box.ranges)
-    asked = [note for alloc, *note in program.annotations.get(STORAGE_ALIGN, ()) if alloc == number]
+    asked = [note for alloc, *note in (STORAGE_ALIGN.get(program) or ()) if alloc == number]
     for axis, factor, offset in sorted(asked, key=lambda note: -note[0]):  # the distances of inner axes first
         if axis < len(shape) - 1:
             shape = aligned(shape, axis, factor, offset) or shape
@@ -74,7 +74,7 @@ class _Rebase(Rewriter):
         self.plans = plans
         self.domain = Domain()
 
-    def moved(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def rebase(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         starts = self.plans[buffer][1]
         return tuple(
             simplify(binary("-", index, start), self.domain)
@@ -84,7 +84,7 @@ class _Rebase(Rewriter):
     def expr(self, e: Expr) -> Expr:
         e = super().expr(e)
         if isinstance(e, Load) and e.buffer in self.plans:
-            return Load(self.plans[e.buffer][0], self.moved(e.buffer, e.indices))
+            return Load(self.plans[e.buffer][0], self.rebase(e.buffer, e.indices))
         return e
 
     def stmt(self, s: Stmt) -> Stmt | tuple[Stmt, ...]:
@@ -95,7 +95,7 @@ class _Rebase(Rewriter):
             self.domain = outside
             return new
         if isinstance(s, Store) and s.buffer in self.plans:
-            indices = self.moved(s.buffer, self.exprs(s.indices))
+            indices = self.rebase(s.buffer, self.exprs(s.indices))
             return Store(self.plans[s.buffer][0], indices, self.expr(s.value))
         return super().stmt(s)
 
@@ -146,12 +146,12 @@ def is_separate(buffer: Buffer, uses: list[Access], box: Region, loops: tuple[Fo
     if not depths:
         return True
     last = depths[-1]
-    if boxes_differ(box, loops[: last + 1]):
+    if are_boxes_disjoint(box, loops[: last + 1]):
         return True
     return any(writes_first(uses, n + 1) for n in range(last, len(loops)))
 
 
-def boxes_differ(box: Region, loops: tuple[For, ...]) -> bool:
+def are_boxes_disjoint(box: Region, loops: tuple[For, ...]) -> bool:
     """Whether different iterations have boxes that do not overlap: the pairs (iteration, position in
     the box) map one to one to elements."""
     extents = {f.var: n for f in loops if (n := f.fixed_extent) is not None}

@@ -30,12 +30,8 @@ from ...ir import (
     subexpressions,
     walk,
 )
-from .zeros import without_zeros
-
-SKIP_ZEROS = "skip_zeros"  # block annotation: padding zeros are neither multiplied nor copied, see `zeros`
-# Annotation: tuples (number of a buffer, axis, factor, offset), see `ir.aligned`. On a block it is the number
-# of a write, on a flat program that of an alloc.
-STORAGE_ALIGN = "storage_align"
+from ...ir.annotations import SKIP_ZEROS, STORAGE_ALIGN
+from .predicate_padding import predicate_padding
 
 
 def flatten(program: Program) -> Program:
@@ -45,7 +41,7 @@ def flatten(program: Program) -> Program:
         allocs += block.allocs
     body = Flatten({}, allocs).body(program.body)
     notes = alignments(program, allocs)
-    kept = {**program.annotations, STORAGE_ALIGN: notes} if notes else program.annotations
+    kept = {**program.annotations, STORAGE_ALIGN.key: notes} if notes else program.annotations
     return changed(program, body=body, allocs=tuple(allocs), annotations=kept)
 
 
@@ -55,7 +51,7 @@ def alignments(program: Program, allocs: list[Buffer]) -> tuple[tuple[int, int, 
     return tuple(
         (numbers[block.writes[write].buffer], axis, factor, offset)
         for block in blocks(program)
-        for write, axis, factor, offset in block.annotations.get(STORAGE_ALIGN, ())
+        for write, axis, factor, offset in (STORAGE_ALIGN.get(block) or ())
         if write < len(block.writes) and block.writes[write].buffer in numbers
     )
 
@@ -82,8 +78,8 @@ class Flatten(Substitute):
                 starting.append(binary("==", bound[it.var], 0))
         inner = Flatten(bound, self.allocs)
         body = inner.body(s.body)
-        if s.annotations.get(SKIP_ZEROS):
-            body = without_zeros(body)
+        if SKIP_ZEROS.get(s):
+            body = predicate_padding(body)
         if s.init:
             body = guarded(all_of(starting), inner.body(s.init)) + body
         return guarded(all_of(self.exprs(s.predicate)), (*first, *body))

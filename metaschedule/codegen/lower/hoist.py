@@ -4,7 +4,7 @@ Before:  for rh in range(3): for c in range(64): for i in T.unrolled(4): if (h +
 After:   for rh in range(3): if (h + rh) % 2 == 0: for c in range(64): for i in T.unrolled(4): if i < n: S
 
 LLVM would do it too, with each copy of an unrolled tile for itself. Conditions that depend on a loop of a
-tile stay inside: `tails` looks for them there.
+tile stay inside: `loop_versioning` looks for them there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .flatten import guarded
 from .scope import TILE_KINDS, is_harmless
 
 
-def hoist(program: Program) -> Program:
+def hoist_conditions(program: Program) -> Program:
     return changed(program, body=_Hoist().body(program.body))
 
 
@@ -26,15 +26,15 @@ class _Hoist(Rewriter):
     def stmt(self, s: Stmt) -> Stmt | Body:
         if not isinstance(s, For):
             return super().stmt(s)
-        outer = independent(s)
-        new = _Without(outer).stmt(s) if outer else s
+        outer = find_invariant(s)
+        new = _Assume(outer).stmt(s) if outer else s
         assert isinstance(new, For)
         if new.kind not in TILE_KINDS:
             new = changed(new, body=self.body(new.body))
         return guarded(all_of(outer), (new,)) if outer else new
 
 
-def independent(s: For) -> list[Expr]:
+def find_invariant(s: For) -> list[Expr]:
     """The conditions on all that a loop does which depend neither on it nor on the loops inside."""
     found: list[Expr] = []
     loops: set[Var] = {s.var}
@@ -52,7 +52,7 @@ def independent(s: For) -> list[Expr]:
     return found
 
 
-class _Without(Rewriter):
+class _Assume(Rewriter):
     """Takes conditions for granted."""
 
     def __init__(self, known: list[Expr]) -> None:

@@ -8,13 +8,12 @@ as long as the copies of the block are no more than that number; vectorized loop
 from __future__ import annotations
 
 from ...ir import Block, Body, For, Program, Stmt, changed, walk
-
-UNROLL = "unroll"
+from ...ir.annotations import UNROLL
 
 
 def unroll_annotated(program: Program) -> Program:
     """The program with the loops around annotated blocks unrolled."""
-    wanted = any(isinstance(s, Block) and UNROLL in s.annotations for s in walk(program))
+    wanted = any(isinstance(s, Block) and UNROLL.is_on(s) for s in walk(program))
     return changed(program, body=unrolled(program.body)[0]) if wanted else program
 
 
@@ -24,7 +23,7 @@ def unrolled(body: Body) -> tuple[Body, int | None]:
     budgets: list[int | None] = []
     for s in body:
         if isinstance(s, Block):
-            budgets.append(s.annotations.get(UNROLL))
+            budgets.append(UNROLL.get(s))
             made.append(changed(s, body=unrolled(s.body)[0]))
             continue
         if not isinstance(s, For):

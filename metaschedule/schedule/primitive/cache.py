@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, aligned, changed
+from ...ir.annotations import STORAGE_ALIGN
 from ..analysis.limits import check_elements
 from ..state import State
 from .base import BlockRV, Primitive, Steps, primitive
@@ -96,10 +97,10 @@ class StorageAlign(Primitive):
         block, old, new = plan
         replace_buffer(s, old, new)
         noted = (
-            *block.annotations.get("storage_align", ()),
+            *(STORAGE_ALIGN.get(block) or ()),
             (self.write_index, self.axis, self.factor, self.offset),
         )
-        s.update(block.name, annotations={**block.annotations, "storage_align": noted})
+        s.update(block.name, annotations={**block.annotations, STORAGE_ALIGN.key: noted})
         return ()
 
 

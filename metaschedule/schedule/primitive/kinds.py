@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import ScheduleError
 from ...ir import GPU_AXES, Block, For, Var
+from ...ir.annotations import annotation_problem
 from ...validation import HIGH, LOW, shown
 from ..analysis.dependence import carried
 from ..state import Key, State
@@ -199,7 +200,8 @@ class Annotate(Primitive):
     rewrite:   for i in range(n): S[i]  -->  for i in T.serial(n, annotations={"key": value}): S[i]
     requires:  1. the key is a name that is not empty
                2. the value is a string, a finite number, a bool, None, a drawn value, or a tuple of such
-               3. the key has not been noted with another value
+               3. a key that has a meaning (`ir/annotations.py`) has a value of its type
+               4. the key has not been noted with another value
     """
 
     target: BlockRV | LoopRV
@@ -211,6 +213,13 @@ class Annotate(Primitive):
         if not self.key:
             raise ScheduleError("the key of an annotation is empty")
         value = plain(s, self.value)
+        why = annotation_problem(self.key, value)
+        if why:
+            raise ScheduleError(
+                f"{self.key!r} {why}",
+                marks={key: "to be annotated"},
+                help="other keys are free to hold what you like",
+            )
         notes = node.annotations
         if self.key in notes and not same_value(notes[self.key], value):
             raise ScheduleError(

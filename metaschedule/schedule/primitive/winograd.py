@@ -29,6 +29,7 @@ from ...ir import (
     free_vars,
     select,
 )
+from ...ir.annotations import ROUNDING
 from ..analysis.limits import check_elements
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
 from ..analysis.reducers import find_reducer
@@ -39,7 +40,6 @@ from .cache_stage import point
 from .nests import insert
 
 POINTS = "v_a"  # name of the iterator over points
-ROUNDING = "rounding"  # annotation: errors are so many times those of adding up the terms as written
 PRECISE = ("float32", "float64")  # of the others a filter would leave too few digits
 
 
@@ -291,8 +291,8 @@ def products_stage(plan: WinogradPlan, tile: int, data: Buffer, weights: Buffer)
     update = Store(target, at, Load(target, at) + factor * other)
     start = Store(target, at, const(0, target.dtype))
     block = unbound(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
-    before = plan.block.annotations.get(ROUNDING, 1)
-    return changed(block, annotations={ROUNDING: before * math.ceil(plan.filter.amplification)})
+    before = ROUNDING.get(plan.block) or 1
+    return changed(block, annotations={ROUNDING.key: before * math.ceil(plan.filter.amplification)})
 
 
 def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
@@ -306,7 +306,7 @@ def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
     value = chosen(along % tile, combinations(plan.filter.results, loads))
     iters = [it for it in plan.block.iters if it.kind == "spatial"]
     block = unbound(plan.block.name, iters, loads, Store(store.buffer, store.indices, value))
-    kept = {k: v for k, v in plan.block.annotations.items() if k != ROUNDING}
+    kept = {k: v for k, v in plan.block.annotations.items() if k != ROUNDING.key}
     return changed(block, annotations=kept)
 
 

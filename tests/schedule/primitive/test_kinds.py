@@ -484,6 +484,12 @@ def test_annotate_refuses_what_is_not_plain(value: Any) -> None:
     assert "an annotation cannot hold" in refusal(sch.annotate, sch.get_block("B"), "key", value)
 
 
+@pytest.mark.parametrize(("key", "value"), [("unroll", "many"), ("unroll", True), ("module", 1)])
+def test_annotate_refuses_a_known_key_with_a_value_of_another_type(key: str, value: Any) -> None:
+    sch = Schedule(scale())
+    assert refusal(sch.annotate, sch.get_block("B"), key, value).startswith(f"{key!r} is a")
+
+
 def test_annotate_refuses_a_key_that_is_no_name() -> None:
     sch = Schedule(scale())
     assert refusal(sch.annotate, sch.get_block("B"), "", 1) == "the key of an annotation is empty"

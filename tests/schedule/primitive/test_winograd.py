@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import Program
+from metaschedule.ir.annotations import ROUNDING
 from metaschedule.schedule import Schedule
 from metaschedule.schedule.analysis.minimal_filter import MOST_POINTS, minimal_filter
-from metaschedule.schedule.primitive.winograd import ROUNDING
 from metaschedule.script import T
 from tests.schedule.checks import check
 from tests.schedule.refusals import refusal
@@ -169,9 +169,9 @@ def test_winograd_same_in_both_dimensions() -> None:
     sch = Schedule(program)
     conv = sch.get_block("conv")
     _, _, products = sch.winograd(conv, sch.get_loops(conv)[2], 4)
-    once = sch.get(products).annotations[ROUNDING]
+    once = sch.get(products).annotations[ROUNDING.key]
     _, _, products = sch.winograd(products, sch.get_loops(products)[1], 2)
-    assert sch.get(products).annotations[ROUNDING] > once
+    assert sch.get(products).annotations[ROUNDING.key] > once
     check(sch, program, rounding=1e-5)
 
 

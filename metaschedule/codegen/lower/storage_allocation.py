@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ...arith import iteration_map
 from ...ir import Body, Buffer, For, Program, Rewriter, Stmt, While, changed, free_vars, same_expr
 from .accesses import Access, accesses, common_loops
-from .compact import boxes_differ, touched, writes_first
+from .compact import are_boxes_disjoint, touched, writes_first
 
 STACK_BYTES = 8192  # a buffer; a register tile is well below, a packed panel above
 MOST_STACK_BYTES = 1 << 18  # of all buffers of a function: threads of others may have small stacks
@@ -25,32 +25,32 @@ PART_STATEMENTS = 16  # LLVM takes more than twice as long for a function of twi
 
 
 @dataclass
-class Places:
+class Storage:
     shared: dict[Buffer, int] = field(default_factory=dict)  # offset in the shared workspace
     private: dict[Buffer, int] = field(default_factory=dict)  # offset in a thread's workspace
     stack: list[Buffer] = field(default_factory=list)
     tables: list[Buffer] = field(default_factory=list)
     shared_bytes: int = 0
     private_bytes: int = 0
-    crowded: set[Buffer] = field(default_factory=set)  # whose room another buffer has before or after
+    may_overlap: set[Buffer] = field(default_factory=set)  # whose room another buffer has before or after
 
     @property
     def shared_stride(self) -> int:
-        return rounded(self.shared_bytes)
+        return round_up(self.shared_bytes)
 
     @property
     def private_stride(self) -> int:
-        return rounded(self.private_bytes)
+        return round_up(self.private_bytes)
 
 
-def rounded(size: int) -> int:
+def round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def place(program: Program, item_bytes: dict[str, int]) -> Places:
+def allocate_storage(program: Program, item_bytes: dict[str, int]) -> Storage:
     """A place for every buffer that is not a parameter."""
     uses = accesses(program)
-    places = Places()
+    storage = Storage()
     numbers = {s: n for n, s in enumerate(program.body)}
     stacks: Counter[For | int] = Counter()  # bytes on the stack of a function
     shared: list[tuple[Buffer, tuple[int, int]]] = []
@@ -58,7 +58,7 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
     owners: dict[Buffer, For] = {}
     for b in program.allocs:
         if b.data is not None:
-            places.tables.append(b)
+            storage.tables.append(b)
         elif b in uses:
             loop = parallel_loop(uses[b])
             if loop is not None and outlives(b, uses[b], loop):
@@ -68,7 +68,7 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
             crossing |= part_of(life[0]) != part_of(life[1])
             size, function = b.size * item_bytes[b.dtype], part_of(life[0]) if loop is None else loop
             if size <= STACK_BYTES and stacks[function] + size <= MOST_STACK_BYTES and not crossing:
-                places.stack.append(b)
+                storage.stack.append(b)
                 stacks[function] += size
             elif loop is None:
                 shared.append((b, life))
@@ -77,13 +77,13 @@ def place(program: Program, item_bytes: dict[str, int]) -> Places:
                 depth = uses[b][0].path.index(loop) + 1
                 within = {s: n for n, s in enumerate(loop.body)}
                 private.append((b, lifetime(uses[b], within, depth)))
-    places.shared, places.shared_bytes = arrange(shared, item_bytes)
-    places.private, places.private_bytes = arrange(private, item_bytes)
-    places.crowded = crowded(places.shared, item_bytes)
+    storage.shared, storage.shared_bytes = assign_offsets(shared, item_bytes)
+    storage.private, storage.private_bytes = assign_offsets(private, item_bytes)
+    storage.may_overlap = find_overlapping(storage.shared, item_bytes)
     for loop in owners.values():  # a function has one parallel loop
-        own = {b: at for b, at in places.private.items() if owners[b] is loop}
-        places.crowded |= crowded(own, item_bytes)
-    return places
+        own = {b: at for b, at in storage.private.items() if owners[b] is loop}
+        storage.may_overlap |= find_overlapping(own, item_bytes)
+    return storage
 
 
 def part_of(number: int) -> int:
@@ -91,7 +91,7 @@ def part_of(number: int) -> int:
     return number // PART_STATEMENTS
 
 
-def crowded(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> set[Buffer]:
+def find_overlapping(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> set[Buffer]:
     """The buffers that overlap with another one in memory."""
     found: set[Buffer] = set()
     furthest: tuple[int, Buffer | None] = (0, None)  # where memory in use ends so far, and whose it is
@@ -120,10 +120,10 @@ def outlives(b: Buffer, uses: list[Access], loop: For) -> bool | None:
     box = touched(b, uses, depth)
     moving = {v for start, _ in box.ranges for v in free_vars(start)} | {loop.var}
     around = tuple(f for f in loops[:depth] if f.var in moving)
-    return True if boxes_differ(box, around) or elements_differ(uses, loop) else None
+    return True if are_boxes_disjoint(box, around) or are_elements_distinct(uses, loop) else None
 
 
-def elements_differ(uses: list[Access], loop: For) -> bool:
+def are_elements_distinct(uses: list[Access], loop: For) -> bool:
     """Whether all accesses are to one place, and different iterations have different elements there."""
     first = uses[0]
     if not all(all(map(same_expr, a.indices, first.indices)) for a in uses):
@@ -136,18 +136,18 @@ def elements_differ(uses: list[Access], loop: For) -> bool:
     return mapped is not None and mapped.injective
 
 
-def without_doubtful_loops(program: Program) -> Program:
+def serialize_unsafe_parallel(program: Program) -> Program:
     """Parallel loops made serial where a buffer is used in a way that may carry values from one run of the
     loop to the next, and may be scratch memory of an iteration as well."""
-    doubtful: set[Stmt] = set()
+    unsafe: set[Stmt] = set()
     uses = accesses(program)
     for b in program.allocs:
         loop = parallel_loop(uses[b]) if b.data is None and b in uses else None
         if loop is not None and outlives(b, uses[b], loop) is None:
-            doubtful.add(loop)
-    if not doubtful:
+            unsafe.add(loop)
+    if not unsafe:
         return program
-    return without_doubtful_loops(changed(program, body=_Serial(doubtful).body(program.body)))
+    return serialize_unsafe_parallel(changed(program, body=_Serial(unsafe).body(program.body)))
 
 
 class _Serial(Rewriter):
@@ -165,7 +165,7 @@ def lifetime(group: list[Access], numbers: dict[Stmt, int], depth: int) -> tuple
     return min(at), max(at)
 
 
-def arrange(
+def assign_offsets(
     buffers: list[tuple[Buffer, tuple[int, int]]], item_bytes: dict[str, int]
 ) -> tuple[dict[Buffer, int], int]:
     """Offsets such that buffers alive together do not overlap, largest first; and the total size."""
@@ -173,7 +173,7 @@ def arrange(
     offsets: dict[Buffer, int] = {}
     total = 0
     for b, life in sorted(buffers, key=lambda item: -item[0].size * item_bytes[item[0].dtype]):
-        size = rounded(b.size * item_bytes[b.dtype])
+        size = round_up(b.size * item_bytes[b.dtype])
         at = 0
         for start, end, other in done:
             alive_together = life[0] <= other[1] and other[0] <= life[1]

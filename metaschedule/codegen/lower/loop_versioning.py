@@ -41,10 +41,10 @@ from ...ir import (
     free_vars,
     same_expr,
 )
+from ...ir.annotations import ONE_TAIL
 from .flatten import guarded
 from .scope import TILE_KINDS, has_load, inside
 
-ONE_TAIL = "one_tail"
 MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
 MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n versions the others an n-th
 
@@ -76,7 +76,7 @@ class Guard:
         return binary("<=" if self.test.op == "<" else ">=", self.first, const(self.extremes[0]))
 
 
-def version_tails(program: Program) -> Program:
+def version_loops(program: Program) -> Program:
     return changed(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
 
 
@@ -99,29 +99,29 @@ class _Versions(Rewriter):
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
             inner = self.within(s)
-            below = inner.body if s.kind in TILE_KINDS else inner.versioned
+            below = inner.body if s.kind in TILE_KINDS else inner.version_body
             return changed(s, body=below(s.body))
         return super().stmt(s)
 
     def expr(self, e: Expr) -> Expr:
         return e
 
-    def versioned(self, body: Body) -> Body:
+    def version_body(self, body: Body) -> Body:
         """The body of the innermost of `loops`, in as many versions as it decides tails."""
         depth = len(self.loops) - 1
         guards: list[Guard] = []
-        for guard in self.guards(body, ()):
+        for guard in self.find_guards(body, ()):
             if guard.depth == depth and not any(guard.is_same(g) for g in guards):
                 guards.append(guard)
-        if ONE_TAIL in self.loops[-1].annotations:
-            return self.full_or_not(body, guards)
+        if ONE_TAIL.is_on(self.loops[-1]):
+            return self.separate_full_tiles(body, guards)
         return self.choose(body, guards, self.versions, self.domain)
 
-    def full_or_not(self, body: Body, guards: list[Guard]) -> Body:
+    def separate_full_tiles(self, body: Body, guards: list[Guard]) -> Body:
         full = body
         for guard in guards:
             full = _Assume(self, guard, guard.extremes[0]).body(full)
-        cut = [guard for guard in guards if tails(guard, self.domain) != []]
+        cut = [guard for guard in guards if tail_starts(guard, self.domain) != []]
         if not cut:
             return self.body(full)
         return (If(all_of([guard.is_full for guard in cut]), self.body(full), self.body(body)),)
@@ -131,7 +131,7 @@ class _Versions(Rewriter):
         if not guards:
             return _Versions(self.domain, self.loops, versions, self.known).body(body)
         guard, rest = guards[0], guards[1:]
-        starts = tails(guard, domain)
+        starts = tail_starts(guard, domain)
         full_start, empty_start = guard.extremes
         full = _Assume(self, guard, full_start).body(body)
         if starts == []:
@@ -151,28 +151,28 @@ class _Versions(Rewriter):
             chosen = (If(here, tail, chosen),) if n else tail
         return (If(guard.is_full, self.choose(full, rest, versions, domain), chosen),)
 
-    def guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
+    def find_guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
         """The guards below, with the tile loops between here and them."""
         found: list[Guard] = []
         for s in body:
             if isinstance(s, For):
-                found += self.within(s).guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
+                found += self.within(s).find_guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
             elif isinstance(s, If):
                 for cond in conjuncts(s.cond) if not s.orelse else ():
-                    guard = self.guard(cond, tile)
+                    guard = self.as_guard(cond, tile)
                     if guard is not None:
                         found.append(guard)
-                found += self.guards(s.then, tile) + self.guards(s.orelse, tile)
+                found += self.find_guards(s.then, tile) + self.find_guards(s.orelse, tile)
         return found
 
-    def guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
+    def as_guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
         """`cond` as a guard of the tile loops around it, if it is one."""
         key = (cond, *[f.var for f in tile])
         if key not in self.known:
-            self.known[key] = self.new_guard(cond, tile)
+            self.known[key] = self.derive_guard(cond, tile)
         return self.known[key]
 
-    def new_guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
+    def derive_guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
         if not isinstance(cond, Binary) or cond.op not in ("<", ">=") or cond.a.dtype != "int64":
             return None
         limit = as_int(cond.b)
@@ -192,7 +192,7 @@ class _Versions(Rewriter):
         return Guard(cond, limit, first, width, depths[-1])
 
 
-def tails(guard: Guard, domain: Domain) -> list[int] | None:
+def tail_starts(guard: Guard, domain: Domain) -> list[int] | None:
     """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
     many."""
     before, behind = guard.limit - guard.width, guard.limit
@@ -232,7 +232,7 @@ class _Assume(Rewriter):
         return super().stmt(s)
 
     def rewrite(self, cond: Expr) -> Expr:
-        guard = self.where.guard(cond, self.tile)
+        guard = self.where.as_guard(cond, self.tile)
         if guard is None or not guard.is_same(self.known):
             return cond
         if self.start in guard.extremes:

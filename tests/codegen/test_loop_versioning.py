@@ -132,7 +132,7 @@ def test_register_tile_with_two_tails(n: int, m: int, k: int, fi: int, fj: int) 
 
 def test_full_tiles_have_no_tests() -> None:
     """Two tails are four versions, chosen above the reduction; the full one has no condition left."""
-    versioned = dict(steps(tiled_matmul(13, 37, 5, 6, 16)))["version_tails"]
+    versioned = dict(steps(tiled_matmul(13, 37, 5, 6, 16)))["version_loops"]
     loops = [s for s in walk(versioned) if isinstance(s, For) and s.var.name == "k"]
     assert len(loops) == 4
     assert not any(isinstance(s, If) for s in walk(loops[0]))
@@ -157,7 +157,7 @@ def test_one_version_for_all_tails() -> None:
 
 
 def copies(program: Program) -> int:
-    versioned = dict(steps(program))["version_tails"]
+    versioned = dict(steps(program))["version_loops"]
     return sum(isinstance(s, For) and s.kind == "vectorized" for s in walk(versioned))
 
 

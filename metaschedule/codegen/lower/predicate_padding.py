@@ -1,4 +1,4 @@
-"""Zeros by construction, left out: padding as conditions on statements, which unrolling and `tails` decide.
+"""Zeros by construction, left out: padding as conditions on statements, which unrolling and versions decide.
 
 `C = C + select(c, x, 0) * w` becomes `if c: C = C + x * w`. With the loops of `c` split and unrolled the
 condition folds away, and a transposed convolution no longer multiplies the zeros between its pixels. Not
@@ -14,14 +14,14 @@ from functools import lru_cache
 from ...ir import Binary, Body, Const, Expr, If, Load, Select, Store, same_expr
 
 
-def without_zeros(body: Body) -> Body:
+def predicate_padding(body: Body) -> Body:
     """Statements with each store under the condition that it adds or copies no padding zero, where it is of
     that form."""
-    return tuple([new for s in body for new in (conditional(s) if isinstance(s, Store) else (s,))])
+    return tuple([new for s in body for new in (predicate_store(s) if isinstance(s, Store) else (s,))])
 
 
 @lru_cache(maxsize=1024)
-def conditional(s: Store) -> Body:
+def predicate_store(s: Store) -> Body:
     """The same for the same store: cost models remember what they have worked out of it."""
     value = s.value
     if isinstance(value, Select) and isinstance(value.b, Const):
@@ -30,20 +30,20 @@ def conditional(s: Store) -> Body:
         return (s,)
     for own, term in ((value.a, value.b), (value.b, value.a)):
         if isinstance(own, Load) and own.buffer is s.buffer and _same(own.indices, s.indices):
-            found = nonzero(term)
+            found = split_padding(term)
             if found is not None:
                 cond, factor = found
                 return (If(cond, (Store(s.buffer, s.indices, Binary("+", own, factor, value.dtype)),)),)
     return (s,)
 
 
-def nonzero(term: Expr) -> tuple[Expr, Expr] | None:
+def split_padding(term: Expr) -> tuple[Expr, Expr] | None:
     """(condition, term) of a product with a factor `select(condition, x, 0)`."""
     if isinstance(term, Select) and isinstance(term.b, Const) and term.b.value == 0:
         return term.cond, term.a
     if isinstance(term, Binary) and term.op == "*":
         for inner, other, swap in ((term.a, term.b, False), (term.b, term.a, True)):
-            found = nonzero(inner)
+            found = split_padding(inner)
             if found is not None:
                 cond, factor = found
                 a, b = (other, factor) if swap else (factor, other)
