@@ -23,7 +23,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC", "-fvisibility=hidden")
+FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
 ADVICE = (
