@@ -1,71 +1,212 @@
 """`may_alias`: whether different iterations of a loop touch one element.
 
-for i in range(8):           write X[4 * i + j], 0 <= j < 4: iterations i and i + d meet where
-    for j in range(4):       4 * i + j = 4 * (i + d) + j', so 4 * d = j - j' <= 3: for no d >= 1
-        X[4 * i + j] = ...
+    for i in range(8):           write X[4 * i + j], 0 <= j < 4: iterations i and i + d meet where
+        for j in range(4):       4 * i + j = 4 * (i + d) + j', so 4 * d = j - j' <= 3: for no d >= 1
+            X[4 * i + j] = ...
+
+Most accesses are told apart by looking at one dimension after the other (`are_told_apart`); what is left is
+a system, whose solutions are the iterations that meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable
 from typing import NamedTuple
 
-from ..ir import Expr, Region, Var, as_int
+from ..ir import Expr, Var, as_int, expr_key, loads
+from .access import Access
+from .definitions import determines, split_digits
+from .form import Form, Iteration, bound_form, variables
 from .instance import WIDE, Instance, Linear
 from .nest import Nest
 from .system import System
+from .view import INSIDE, OUTSIDE, View
 
 
-class Access(NamedTuple):
-    """A region that the instances of a block touch, over iterators that are bound to `iters`, where all
-    `guards` hold."""
+def may_alias(view: View, a: Access, b: Access) -> bool | None:
+    """Whether two accesses touch one element in different iterations of the view's moving loop, the loops
+    around it standing still: True if they do, False if they certainly do not, None if that is not known."""
+    if are_told_apart(view, a, b):
+        return False
+    loop = view.moving
+    assert loop is not None
+    later = may_meet_later(view.s, (loop, a), (loop, b))
+    if later is True or a is b:  # a meets itself in either order alike
+        return later
+    sooner = may_meet_later(view.s, (loop, b), (loop, a))
+    return sooner if later is False or sooner is True else None
 
-    region: Region
-    iters: Mapping[Var, Expr]
-    guards: tuple[Expr, ...]
-    is_write: bool
+
+# --- dimension by dimension -----------------------------------------------------------------------
 
 
-def may_alias(nest: Nest, around: Sequence[Var], moving: Var, a: Access, b: Access) -> bool | None:
-    """Whether two accesses touch one element in different iterations of the loop `moving`, the loops around
-    it standing still: True if they do, False if they certainly do not, None if that is not known."""
-    extent = nest.extents[moving]
-    last = as_int(extent)
-    last = WIDE if last is None else last - 1
-    known: bool | None = False
-    for low, high in ((1, last), (-last, -1)):
-        if low > high or (a is b and low < 0):
-            continue  # a meets itself in either order alike
-        found = meeting(nest, around, moving, a, b, (low, high)).is_empty()
-        if found is False:
+class Placed(NamedTuple):
+    """An index as a moving loop sees it: what stands `fixed` around it, the variables that are `moving` with
+    it, and the least and greatest value of the rest, which ranges inside."""
+
+    fixed: dict[Hashable, int]
+    moving: dict[Var, int]
+    low: int
+    high: int
+
+
+def are_told_apart(view: View, a: Access, b: Access) -> bool:
+    """Whether two accesses certainly touch different elements in different iterations of the moving loop,
+    seen from one dimension after the other.
+
+        fuse(i of 6, j of 10) = f, split by 16 into f0, f1; f1 is moving; f // 10 and f % 10 move with it
+            X[f // 10, f % 10 * 2 + k], k < 2:  equal rows mean equal f // 10; equal columns mean equal
+            f % 10, because 2 > 1; these determine f, and f determines f1
+
+    A variable that moves is *settled* where equal elements mean equal values: its factor is more than all
+    that is of less weight can make up for.
+    """
+    assert view.moving is not None
+    columns: list[tuple[Placed, Placed]] = []
+    for mine, theirs in zip(a.region.ranges, b.region.ranges, strict=True):
+        f, g = placed(view, mine, a.iters), placed(view, theirs, b.iters)
+        if f is not g and f is not None and g is not None and f.moving != g.moving:
+            # 16 * f0 + k, and f = 16 * f0 + f1: of the same variables when cut
+            f, g = placed(view, mine, a.iters, cut=True), placed(view, theirs, b.iters, cut=True)
+        if f is not None and g is not None and (f is g or f.fixed == g.fixed):
+            columns.append((f, g))
+    settled: set[Var] = set()
+    for _ in columns:  # what one dimension settles may help another
+        before = len(settled)
+        for f, g in columns:
+            if f is g or f.moving == g.moving:
+                settle(view, f.moving, max(f.high, g.high) - min(f.low, g.low), settled)
+        if len(settled) == before:
+            break
+        if determines(view.s, settled, (view.moving,)):
             return True
-        known = None if found is None else known
-    return known
+    return any(f is not g and is_disjoint(view, f, g) for f, g in columns)
 
 
-def meeting(
-    nest: Nest, around: Iterable[Var], moving: Var, a: Access, b: Access, distance: tuple[int, int]
-) -> System:
-    """The instances of `a`, and those of `b` so many iterations later, that touch one element."""
+def settle(view: View, moving: dict[Var, int], spread: int, settled: set[Var]) -> None:
+    """Add the variables that must be equal where sums over them differ by at most `spread`."""
+    if len(moving) == 1:
+        ((var, factor),) = moving.items()
+        if abs(factor) > spread:
+            settled.add(var)
+        return
+    terms = sorted([(abs(c), v) for v, c in moving.items() if v not in settled], key=weight)
+    reach: int | None = spread
+    found: list[Var] = []
+    for factor, var in terms:  # the least first: each must outweigh all before it
+        if reach is None or factor <= reach:
+            found = []
+        if reach is not None and factor > reach:
+            found.append(var)
+        extent = view.s.fixed_extent(var)
+        reach = None if reach is None or extent is None else reach + factor * (extent - 1)
+    settled.update(found)
+
+
+def weight(term: tuple[int, Var]) -> int:
+    return term[0]
+
+
+def is_disjoint(view: View, f: Placed, g: Placed) -> bool:
+    """Whether one index ends before the other begins, whatever the iterations."""
+    (low, high), (first, last) = reach_of(view, f), reach_of(view, g)
+    return high < first or last < low
+
+
+def reach_of(view: View, index: Placed) -> tuple[float, float]:
+    """Least and greatest value over all iterations, but for what is fixed."""
+    low, high = float(index.low), float(index.high)
+    for var, c in index.moving.items():
+        extent = view.s.fixed_extent(var)
+        reach = c * (float("inf") if extent is None else max(extent - 1, 0))
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high
+
+
+def placed(view: View, indices: tuple[Expr, Expr], iters: Iteration, cut: bool = False) -> Placed | None:
+    """A range of indices as the moving loop sees it; None if it is no sum. Variables are kept whole unless
+    they are to be cut into digits that are moving or not."""
+    form, count = bound_form(indices[0], iters), as_int(indices[1])
+    if form is None or count is None:
+        return None
+    known = view.placed.get((form, cut))
+    if known is None and (form, cut) not in view.placed:
+        known = view.placed[form, cut] = place(view, form, cut)
+    return known if known is None or count == 1 else known._replace(high=known.high + count - 1)
+
+
+def place(view: View, form: Form, cut: bool) -> Placed | None:
+    s = view.s
+    fixed: dict[Hashable, int] = {}
+    moving: dict[Var, int] = {}
+    low = high = form.const
+    waiting = list(form.terms)
+    while waiting:
+        x, c = waiting.pop()
+        if type(x) is not Var:
+            if not is_still(view, x):
+                return None
+            key = expr_key(s.resolve(x))
+            fixed[key] = fixed.get(key, 0) + c
+            continue
+        extent, side = s.fixed_extent(x), view.side(x)
+        if extent == 1 and x is not view.moving:
+            continue  # it is 0
+        if cut and side != INSIDE and (digits := split_digits(s, x)) is not None:
+            waiting += [(digit, c * stride) for digit, stride in digits]
+        elif side == OUTSIDE:
+            fixed[x] = fixed.get(x, 0) + c
+        elif side != INSIDE:
+            moving[x] = moving.get(x, 0) + c
+        elif extent is None:
+            return None
+        else:
+            reach = c * max(extent - 1, 0)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+    return Placed(fixed, moving, low, high)
+
+
+def is_still(view: View, e: Expr) -> bool:
+    """Whether all iterations of the moving loop see one value."""
+    return all(map(view.is_outer, variables(e))) and not loads(e)
+
+
+# --- by a system ----------------------------------------------------------------------------------
+
+
+def may_meet_later(nest: Nest, first: tuple[Var, Access], second: tuple[Var, Access]) -> bool | None:
+    """Whether an access touches, in an iteration of its loop, what another touches in a later iteration of
+    its own; the loops are one, or follow one another, and have one extent.
+
+        for i in range(8): X[i] = ...      X[i] and X[j + 1] meet where i = j + 1: the first loop is
+        for j in range(7): ... X[j + 1]    later, so (j, X[j + 1]), (i, X[i]) do, and not the other way round
+    """
     system = System()
-    first = Instance(system, nest)
-    common = {v: first.variable(v) for v in around}
-    here = first.variable(moving)
-    there = here.plus(first.fresh(*distance))
+    (moving, a), (follower, b) = first, second
+    here = Instance(system, nest)
+    common = {v: here.variable(v) for v in nest.loops_around(moving)}
+    before = here.variable(moving)
     extent = as_int(nest.extents[moving])
+    last = WIDE if extent is None else extent - 1
+    if last < 1:
+        return False
+    after = before.plus(here.fresh(1, last))
     if extent is not None:
-        first.require(there, 0, extent - 1)
-    one = Instance(system, nest, {**common, moving: here}, a.iters)
-    other = Instance(system, nest, {**common, moving: there}, b.iters, twin=one)
+        here.require(after, 0, last)
+    one = Instance(system, nest, {**common, moving: before}, a.iters)
+    other = Instance(system, nest, {**common, follower: after}, b.iters, twin=one)
     for instance, access in ((one, a), (other, b)):
         for test in access.guards:
             instance.assume(test)
     for mine, theirs in zip(a.region.ranges, b.region.ranges, strict=True):
-        meet(one, mine, other, theirs)
-    return system
+        require_common_index(one, mine, other, theirs)
+    empty = system.is_empty()
+    return None if empty is None else not empty
 
 
-def meet(one: Instance, mine: tuple[Expr, Expr], other: Instance, theirs: tuple[Expr, Expr]) -> None:
+def require_common_index(
+    one: Instance, mine: tuple[Expr, Expr], other: Instance, theirs: tuple[Expr, Expr]
+) -> None:
     """Require that two ranges have an index in common: start + k = start' + k', each k below its extent."""
     index = one.value(mine[0]).plus(other.value(theirs[0]), -1)
     one.require(index.plus(offset(one, mine[1])).plus(offset(other, theirs[1]), -1), 0, 0)

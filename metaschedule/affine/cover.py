@@ -14,7 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ..ir import Binary, Expr, Var, as_int, free_vars, substitute
-from .alias import Access, offset
+from .access import Access
+from .alias import offset
 from .definitions import FusedDigit
 from .instance import Instance, Linear
 from .nest import Nest

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir import Binary, Block, Expr, Var, as_int
+from ..ir import Binary, Block, Expr, Var
+from .constraint import constraints_of
 from .form import variables
 
 if TYPE_CHECKING:
@@ -88,6 +89,23 @@ def determines(s: Nest, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
     return not missing
 
 
+def split_digits(s: Nest, var: Var) -> list[tuple[Var, int]] | None:
+    """The digits of a variable that was split, with what each counts for; None if it was not, or that is no
+    constant."""
+    known = s.definitions.get(var)
+    if type(known) is not Split:
+        return None
+    found: list[tuple[Var, int]] = []
+    stride: int | None = 1
+    for digit in reversed(known.digits):
+        if stride is None:
+            return None
+        found.append((digit, stride))
+        size = s.fixed_extent(digit)
+        stride = None if size is None else stride * size
+    return found
+
+
 def consists_of(s: Nest, roots: Iterable[Var]) -> set[Var]:
     """The variables that `roots` are made of, themselves and the loops included."""
     found: set[Var] = set()
@@ -131,10 +149,16 @@ def are_independent(s: Nest, roots: Iterable[Var]) -> bool:
 
 def is_definition_test(s: Nest, test: Expr) -> bool:
     """Whether a conjunct only says that a variable is below its extent. It excludes no instance."""
-    if not (isinstance(test, Binary) and test.op == "<" and type(test.a) is Var):
-        return False
-    extent = s.extents.get(test.a)
-    if extent is None or test.b is extent:
-        return extent is not None
-    limit, size = as_int(test.b), as_int(extent)
-    return limit is not None and size is not None and limit >= size
+    for constraint in constraints_of(test) or (None,):
+        limit = None if constraint is None else constraint.upper_limit
+        if limit is None:
+            return is_below_extent(s, test)
+        extent = s.fixed_extent(limit[0])
+        if extent is None or limit[1] < extent:
+            return False
+    return True
+
+
+def is_below_extent(s: Nest, test: Expr) -> bool:
+    """Whether a conjunct is `x < n` for an extent n that is no constant."""
+    return isinstance(test, Binary) and type(test.a) is Var and s.extents.get(test.a) is test.b

@@ -1,26 +1,32 @@
-"""`is_injective`: whether different points have different indices.
+"""`is_injective`: whether different points touch different elements.
 
 (i // 4, i % 4) of 0 <= i < 12: i and i + d with d >= 1 would have 4 * q + r = i = i + d
 (i + j, i) of i, j: where i is equal, j and j + d give i + j = i + j + d: for no d >= 1
+4 elements from 4 * i on: 4 * i + k = 4 * (i + d) + k' means 4 * d = k - k' <= 3: for no d >= 1
+(i // 4,) of 0 <= i < 12: i = 0 and i + d = 1 have 0 in common
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir import Expr, Var
+from ..ir import Const, Expr, Var, as_int, const
+from .alias import require_common_index
 from .instance import Instance
-from .nest import Nest
+from .nest import Iterators
 from .system import System
 
 
 def is_injective(
-    nest: Nest, indices: Sequence[Expr], extents: Mapping[Var, int], guards: Sequence[Expr] = ()
+    ranges: Sequence[tuple[Expr, Expr]], extents: Mapping[Var, int], guards: Sequence[Expr] = ()
 ) -> bool | None:
-    """Whether no two points of these variables, at which the guards hold, have the same indices; None if that
-    is not known. Two points differ in a first variable: by which is tried in turn."""
+    """Whether no two points of these variables, at which the guards hold, have an element of a region in
+    common; None if that is not known. Two points differ in a first variable: by which is tried in turn."""
+    if are_plain(ranges, extents):
+        return True
     answer: bool | None = True
     variables = list(extents.items())
+    nest = Iterators({var: const(count) for var, count in variables})
     for at, (_, size) in enumerate(variables):
         if size <= 1:
             continue
@@ -39,10 +45,17 @@ def is_injective(
         for test in guards:
             one.assume(test)
             other.assume(test)
-        for index in indices:
-            one.require(one.value(index).plus(other.value(index), -1), 0, 0)
+        for mine in ranges:
+            require_common_index(one, mine, other, mine)
         found = system.is_empty()
         if found is False:
             return False
         answer = None if found is None else answer
     return answer
+
+
+def are_plain(ranges: Sequence[tuple[Expr, Expr]], extents: Mapping[Var, int]) -> bool:
+    """Whether each variable that takes several values is an index of its own."""
+    plain = {start for start, _ in ranges if type(start) is Var}
+    single = all(type(count) is Const and as_int(count) == 1 for _, count in ranges)
+    return single and all(var in plain or size <= 1 for var, size in extents.items())

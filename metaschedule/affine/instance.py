@@ -11,12 +11,14 @@ loaded may be anything.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..ir import INDEX, Binary, Const, Expr, Unary, Var, as_int
+from ..ir import INDEX, Binary, Const, Expr, Unary, Var, as_int, expr_key, loads
+from .constraint import constraints_of
 from .definitions import FusedDigit
-from .nest import Nest
+from .form import Form, variables
+from .nest import Variables
 from .system import System, Terms
 
 WIDE = 1 << 63  # bound of what nothing is known of
@@ -47,7 +49,7 @@ class Instance:
     def __init__(
         self,
         system: System,
-        nest: Nest,
+        nest: Variables,
         known: Mapping[Var, Linear] | None = None,
         iters: Mapping[Var, Expr] | None = None,
         twin: Instance | None = None,
@@ -57,6 +59,7 @@ class Instance:
         self.iters = iters or {}
         self.twin = twin
         self.named: dict[Hashable, Linear] = {}  # what a twin may be written by
+        self.opaques: dict[Hashable, tuple[list[Linear], Linear]] = {}
 
     def extent(self, var: Var) -> int | None:
         extent = self.nest.extents.get(var)
@@ -90,21 +93,37 @@ class Instance:
             self.require(new.plus(self.value(extent), -1), -math.inf, -1)
         return new
 
-    def number(self, digits: Iterable[Var]) -> Linear:
+    def number(self, digits: Sequence[Var]) -> Linear:
         """The number with these digits."""
-        total, stride = Linear({}), 1
-        for digit in reversed(list(digits)):
+        strides = self.strides(digits)
+        if strides is None:
+            return self.fresh(0, WIDE)
+        total = Linear({})
+        for digit, stride in zip(digits, strides, strict=True):
             total = total.plus(self.variable(digit), stride)
-            stride *= self.extent(digit) or 0
         return total
+
+    def strides(self, digits: Sequence[Var]) -> list[int] | None:
+        """What each digit counts for; None if that is no constant."""
+        found = [1]
+        for digit in reversed(digits[1:]):
+            size = self.extent(digit)
+            if size is None:
+                return None
+            found.append(found[-1] * size)
+        return found[::-1]
 
     def cut(self, definition: FusedDigit) -> None:
         """All digits of a fused loop, from the loop."""
-        whole, rest, stride = self.variable(definition.whole), Linear({}), 1
-        for n, digit in reversed(list(enumerate(definition.digits))):
-            size = self.extent(digit) or 1
-            self.known[digit] = self.fresh(0, size - 1 if n else self.interval(whole)[1] // stride, digit)
-            rest, stride = rest.plus(self.known[digit], stride), stride * size
+        whole, rest, strides = self.variable(definition.whole), Linear({}), self.strides(definition.digits)
+        if strides is None:
+            for digit in definition.digits:
+                self.known[digit] = self.loop(digit)
+            return
+        for n, (digit, stride) in enumerate(zip(definition.digits, strides, strict=True)):
+            last = (self.extent(digit) or 1) - 1 if n else self.interval(whole)[1] // max(stride, 1)
+            self.known[digit] = self.fresh(0, last, digit)
+            rest = rest.plus(self.known[digit], stride)
         self.require(rest.plus(whole, -1), 0, 0)
 
     # --- expressions ---
@@ -134,7 +153,20 @@ class Instance:
             return self.divide(self.value(e.a), divisor, id(e))[e.op == "%"]
         if e.op in ("min", "max"):
             return self.least(self.value(e.a), self.value(e.b), 1 if e.op == "min" else -1, id(e))
-        return self.fresh(-WIDE, WIDE)
+        return self.opaque(e)
+
+    def opaque(self, e: Expr) -> Linear:
+        """What is not linear may be anything; but the same if all it depends on is."""
+        if loads(e):
+            return self.fresh(-WIDE, WIDE)
+        name = expr_key(e)
+        inputs = [self.variable(v) for v in variables(e)]
+        known = self.twin.opaques.get(name) if self.twin is not None else None
+        if known is not None and known[0] == inputs:
+            return known[1]
+        value = self.fresh(-WIDE, WIDE)
+        self.opaques[name] = inputs, value
+        return value
 
     def divide(self, value: Linear, divisor: int, name: Hashable = None) -> tuple[Linear, Linear]:
         """Quotient and remainder."""
@@ -194,23 +226,14 @@ class Instance:
 
     def comparisons(self, test: Expr) -> list[tuple[Linear, float, float]] | None:
         """A conjunction as sums and the bounds they must lie in; None if there is more to it."""
-        if isinstance(test, Const):
-            return [(Linear({}), 0 if test.value else 1, math.inf)]
-        if isinstance(test, Binary) and test.op == "and":
-            a, b = self.comparisons(test.a), self.comparisons(test.b)
-            return None if a is None or b is None else a + b
-        if not isinstance(test, Binary) or test.op not in RANGES:
-            return None
-        return [(self.value(test.a).plus(self.value(test.b), -1), *RANGES[test.op])]
+        found = constraints_of(test)
+        return None if found is None else [(self.total(c.form), c.low, c.high) for c in found]
 
-
-RANGES: dict[str, tuple[float, float]] = {  # of a - b, where the comparison holds
-    "<": (-math.inf, -1),
-    "<=": (-math.inf, 0),
-    ">": (1, math.inf),
-    ">=": (0, math.inf),
-    "==": (0, 0),
-}
+    def total(self, form: Form) -> Linear:
+        value = Linear({}, form.const)
+        for x, c in form.terms:
+            value = value.plus(self.value(x), c)
+        return value
 
 
 def combine(a: Mapping[int, int], b: Mapping[int, int], factor: int) -> Terms:

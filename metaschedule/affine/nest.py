@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from ..arith import Domain
 from ..ir import Expr, Var
@@ -15,17 +16,28 @@ Key = Var | str | int
 ROOT = ""  # the key of the program itself, whose children are the top-level statements
 
 
-class Nest(Protocol):
-    """What loops there are, their extents, and what became of those that were split or fused."""
-
-    @property
-    def nodes(self) -> Mapping[Key, Any]: ...
+class Variables(Protocol):
+    """Loops with their extents, and what became of those that were split or fused."""
 
     @property
     def definitions(self) -> Mapping[Var, Definition]: ...
 
     @property
     def extents(self) -> Mapping[Var, Expr]: ...
+
+
+class Iterators(NamedTuple):
+    """The iterators of a block, which are no loops and have no definitions."""
+
+    extents: Mapping[Var, Expr]
+    definitions: Mapping[Var, Definition] = MappingProxyType({})
+
+
+class Nest(Variables, Protocol):
+    """The tree of loops and blocks."""
+
+    @property
+    def nodes(self) -> Mapping[Key, Any]: ...
 
     def fixed_extent(self, var: Var) -> int | None:
         """The extent of a loop or variable if it is a constant."""

@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Any
 
 from ..arith import Domain, relax
-from ..ir import Binary, Block, Expr, Var, as_int, loads, same_expr, substitute
+from ..ir import Block, Expr, Var, as_int, loads, same_expr, substitute
+from .constraint import upper_limits
 from .definitions import FusedDigit, Split
-from .form import Iteration, bound_form
+from .form import Form, Iteration, bound_form
 from .interned import plus, times
 from .nest import ROOT, Key, Nest
 
-OUTSIDE, INSIDE, MIXED = 1, -1, 0  # where the loops of a variable are
+OUTSIDE, INSIDE, MOVING, MIXED = 1, -1, 2, 0  # where the loops of a variable are
 
 
 @dataclass(slots=True)
@@ -58,19 +59,21 @@ class Interval:
 
 
 class View:
-    """A place: a loop, or the body of a block or of the program."""
+    """A place: a loop, or the body of a block or of the program. A loop there may be *moving*: it is neither
+    outside nor inside, and questions are about its different iterations."""
 
-    __slots__ = ("definitions", "key", "outside", "s", "sides")
+    __slots__ = ("definitions", "key", "moving", "outside", "placed", "s", "sides")
 
-    def __init__(self, s: Nest, key: Key) -> None:
-        self.s, self.key = s, key
+    def __init__(self, s: Nest, key: Key, moving: Var | None = None) -> None:
+        self.s, self.key, self.moving = s, key, moving
         self.definitions = s.definitions
         self.outside: set[Var] = set()
         if not isinstance(key, str):
             self.outside.update(s.loops_around(key))
             if isinstance(key, Var):
                 self.outside.add(key)
-        self.sides: dict[Var, int] = {}
+        self.sides: dict[Var, int] = {} if moving is None else {moving: MOVING}
+        self.placed: dict[tuple[Form, bool], Any] = {}  # memory of `alias.placed`
 
     # --- which side ---
 
@@ -137,7 +140,7 @@ class View:
         """How many values from 0 on a variable takes, in the instances of a block that its tests let run."""
         s = self.s
         known = s.definitions.get(var)
-        tested = None if block is None or not block.predicate else limits(block.predicate).get(var)
+        tested = None if block is None or not block.predicate else upper_limits(block.predicate).get(var)
         if known is None:
             extent = s.extents.get(var)
             count = as_int(extent) if extent is not None else iterator_extent(s, self.key, var)
@@ -275,16 +278,6 @@ def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:
             return False
         reach += factor * (max(count, 1) - 1)
     return True
-
-
-@lru_cache(maxsize=4096)
-def limits(predicate: tuple[Expr, ...]) -> dict[Expr, int]:
-    """What the tests of splits that may not divide say that variables are less than."""
-    found: dict[Expr, int] = {}
-    for test in predicate:
-        if isinstance(test, Binary) and test.op == "<" and (limit := as_int(test.b)) is not None:
-            found.setdefault(test.a, limit)
-    return found
 
 
 def iterator_extent(s: Nest, key: Key, var: Var) -> int | None:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from metaschedule.affine.alias import Access, may_alias
+from metaschedule.affine.access import Access, accesses_of
+from metaschedule.affine.alias import may_alias
 from metaschedule.affine.cover import covers
-from metaschedule.affine.form import iteration
 from metaschedule.affine.injective import is_injective
+from metaschedule.affine.view import View
 from metaschedule.ir import Block, Buffer, Region, Var, as_int
 from metaschedule.schedule import Schedule
 from metaschedule.schedule.state import State
@@ -26,13 +27,8 @@ Answer = tuple[str, bool | None, bool, str]  # question, the relation's answer, 
 BLOCKS = ("first", "second")
 
 
-def access(block: Block, region: Region, is_write: bool) -> Access:
-    return Access(region, iteration(block), block.predicate, is_write)
-
-
 def accesses(block: Block, buffer: Buffer) -> list[Access]:
-    found = [access(block, r, False) for r in block.reads if r.buffer is buffer]
-    return found + [access(block, r, True) for r in block.writes if r.buffer is buffer]
+    return [a for a in accesses_of(block) if a.buffer is buffer]
 
 
 def answers(sch: Schedule) -> Iterator[Answer]:
@@ -51,7 +47,8 @@ def independence(s: State, runs: dict[str, list[Instance]], buffers: tuple[Buffe
             group = [a for name in below for a in accesses(s.nodes[name], buffer)]
             pairs = [(a, b) for n, a in enumerate(group) for b in group[: n + 1] if a.is_write or b.is_write]
             if pairs:
-                found = [may_alias(s, s.loops_around(loop), loop, a, b) for a, b in pairs]
+                view = View(s, s.parent[loop], moving=loop)
+                found = [may_alias(view, a, b) for a, b in pairs]
                 answer = True if True in found else None if None in found else False
                 yield "may_alias", answer, meets(s, runs, below, loop, buffer), f"{loop.name} {buffer.name}"
 
@@ -93,8 +90,7 @@ def injectivity(s: State) -> Iterator[Answer]:
         for region in block.writes:
             if any(as_int(count) != 1 for _, count in region.ranges):
                 continue
-            indices = [start for start, _ in region.ranges]
-            yield "is_injective", is_injective(s, indices, extents), one_to_one(block, region), name
+            yield "is_injective", is_injective(region.ranges, extents), one_to_one(block, region), name
 
 
 def one_to_one(block: Block, region: Region) -> bool:

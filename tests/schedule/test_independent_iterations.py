@@ -1,4 +1,4 @@
-"""`carried` against all iterations: loops that are said to be independent write no element twice.
+"""`loop_carried_dependence` against all iterations: independent loops write no element twice.
 
 Loops are fused and split by numbers that need not divide, so that a row is less than a tile, or more.
 """
@@ -17,7 +17,7 @@ import metaschedule as ms
 from metaschedule import ScheduleError
 from metaschedule.ir import Block, Program, as_int
 from metaschedule.schedule import Schedule
-from metaschedule.schedule.analysis.dependence import carried
+from metaschedule.schedule.analysis.dependence import loop_carried_dependence
 from tests.schedule.checks import check
 
 
@@ -90,7 +90,7 @@ def test_loops_that_are_independent_write_no_element_twice(
         except ScheduleError:
             continue
     for at, loop in enumerate(sch.state.loops_around("store")):
-        if carried(sch.state, loop) is None:
+        if loop_carried_dependence(sch.state, loop) is None:
             assert is_independent(sch, at), f"{loop.name} in\n{sch.program}"
 
 

@@ -1,62 +1,99 @@
-"""Which iterations and which statements depend on each other.
+"""Which iterations of loops depend on each other.
 
-`carried` says why the iterations of a loop may depend on each other, `crossing` why sibling loops may not
-become one. Each gives None only if there is
-certainly no dependence, and otherwise a reason to print. All is decided from the signatures of blocks.
+`loop_carried_dependence` says why the iterations of a loop may depend on each other, and
+`fusion_preventing_dependence` why loops that follow one another may not become one. Each gives None only if
+there is certainly no dependence, and otherwise a reason to print. All is decided from the signatures of
+blocks.
 
-For `carried`, a buffer written below the loop is fine if accesses meet within an iteration only
-(`meeting.py`), or if it is an intermediate that every iteration fills before it reads it: then each may have
-one of its own.
+    for i in range(8):          iterations that touch one element (`may_alias`): none for Y[i];
+        X[0] = A[i]             all for X[0], but X is an intermediate, and every iteration
+        Y[i] = X[0] * X[0]      fills it before it reads it: each may have one of its own
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...affine.access import Access, accesses_of
+from ...affine.alias import are_told_apart, may_alias, may_meet_later
 from ...affine.definitions import leaf_loops_by_kind
 from ...affine.view import View
-from ...ir import Block, Buffer, Var, same_expr
+from ...ir import Block, Buffer, For, If, Var, same_expr
 from ..state import State
-from .forms import are_apart, never_ahead, same_iteration
-from .loop_frame import LoopFrame
-from .meeting import RegionAccess, by_name, meet_within, never_alias, rows, touched_below
 from .reducers import commutes
-from .touching import users
+from .touching import touch, users
 from .written import Box, stored_indices, written_box
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a part of the program reads and writes."""
+
+    accesses: dict[Buffer, list[Access]] = field(default_factory=dict)
+    written: dict[Buffer, None] = field(default_factory=dict)  # in order
+    loaded: set[Buffer] = field(default_factory=set)  # read by extents, conditions and bindings
+    problem: str | None = None  # why this is not all that is touched
+
+
+def effects_below(s: State, loop: Var) -> Effects:
+    """What the body of a loop reads and writes, in program order."""
+    found = Effects()
+    for key in s.statements_below(loop):
+        node = s.nodes[key]
+        if loaded := touch(node).loaded:
+            found.loaded |= loaded
+        if type(node) is Block:
+            for a in accesses_of(node):
+                found.accesses.setdefault(a.buffer, []).append(a)
+                if a.is_write:
+                    found.written[a.buffer] = None
+        elif type(node) is not For and not (type(node) is If and s.children[key]):
+            found.problem = "there is a statement outside of any block"
+    return found
+
 
 # --- iterations of one loop -----------------------------------------------------------------------
 
 
-def carried(s: State, loop: Var, reductions: bool = False) -> str | None:
+def loop_carried_dependence(s: State, loop: Var, reductions: bool = False) -> str | None:
     """Why iterations of a loop may depend on each other; None if they certainly do not. With `reductions`,
     those of a reduction that commutes are not held against it."""
     extent = s.fixed_extent(loop)
     if extent is not None and extent <= 1:
         return None
-    below = touched_below(s, loop)
+    below, view = effects_below(s, loop), View(s, s.parent[loop], moving=loop)
     if below.problem:
         return below.problem
-    view: LoopFrame | None = None
-    for buffer in dict.fromkeys(below.written):
-        group = below.accesses[buffer]
+    for buffer in below.written:
+        uses = below.accesses[buffer]
         if buffer in below.loaded:
             return f"{buffer.name} is written, and an extent or a condition depends on it"
-        if by_name(s, loop, group):
+        if all(are_told_apart(view, a, b) for a, b in conflicting(uses)):
             continue
-        view = view or LoopFrame(s, loop)
-        if meet_within(view, loop, group):
-            continue
-        block = group[0].block
-        if reductions and all(a.block is block for a in group) and reduces_over(s, block, loop):
+        block = uses[0].block
+        if reductions and all(a.block is block for a in uses) and reduces_over(s, block, loop):
             if commutes(block):
                 continue
             return f"block {block.name!r} reduces over it by an operation that is not known to commute"
-        if is_private(s, loop, buffer, group) or never_alias(s, loop, group):
+        if is_private(s, loop, buffer, uses):
             continue
-        for a in group:
+        if all(may_alias(view, a, b) is False for a, b in conflicting(uses)):
+            continue
+        for a in uses:
             if reduces_over(s, a.block, loop):
                 return f"block {a.block.name!r} reduces over it"
-        what = "write" if all(a.is_write for a in group) else "read or write"
+        what = "write" if all(a.is_write for a in uses) else "read or write"
         return f"several iterations may {what} the same element of {buffer.name}"
     return None
+
+
+def conflicting(uses: list[Access]) -> Iterator[tuple[Access, Access]]:
+    """The pairs of accesses to a buffer, each with itself too, of which one writes."""
+    for n, a in enumerate(uses):
+        for b in uses[: n + 1]:
+            if a.is_write or b.is_write:
+                yield a, b
 
 
 def reduces_over(s: State, block: Block, loop: Var) -> bool:
@@ -66,7 +103,7 @@ def reduces_over(s: State, block: Block, loop: Var) -> bool:
 # --- intermediates of one iteration ---------------------------------------------------------------
 
 
-def is_private(s: State, loop: Var, buffer: Buffer, group: list[RegionAccess]) -> bool:
+def is_private(s: State, loop: Var, buffer: Buffer, uses: list[Access]) -> bool:
     """Whether each iteration may have its own copy of a buffer: nothing outside of the loop touches it, and
     what is read has been written in the same iteration."""
     scope = s.scope(loop)
@@ -74,7 +111,7 @@ def is_private(s: State, loop: Var, buffer: Buffer, group: list[RegionAccess]) -
         return False  # no intermediate
     if not all(s.is_below(key, loop) for key in users(s, s.nodes, buffer)):
         return False
-    for n, read in enumerate(group):
+    for n, read in enumerate(uses):
         if read.is_write:
             # A reduction reads its own result, unless it begins within the iteration.
             block = read.block
@@ -82,12 +119,12 @@ def is_private(s: State, loop: Var, buffer: Buffer, group: list[RegionAccess]) -
                 continue
             if block.init and leaf_loops_by_kind(s, block)[1].isdisjoint([*s.loops_around(loop), loop]):
                 continue
-        if not any(w.is_write and is_filled(s, w, read) for w in group[:n]):
+        if not any(w.is_write and is_filled(s, w, read) for w in uses[:n]):
             return False
     return True
 
 
-def is_filled(s: State, write: RegionAccess, read: RegionAccess) -> bool:
+def is_filled(s: State, write: Access, read: Access) -> bool:
     """Whether what an instance reads has been written by an earlier block in the same iterations of the loops
     around both."""
     if write.block is read.block or s.children[write.block.name]:
@@ -103,7 +140,7 @@ def holds_guards(s: State, box: Box, block: Block) -> bool:
     return all(any(same_expr(c, guard) for c in known) for guard in box.guards)
 
 
-def is_inside(view: View, read: RegionAccess, box: Box) -> bool:
+def is_inside(view: View, read: Access, box: Box) -> bool:
     """Whether a box has all that an instance reads as the loops inside of a view range."""
     for (start, extent), (have, limit), size in zip(
         read.region.ranges, box.ranges, read.region.buffer.shape, strict=True
@@ -119,36 +156,28 @@ def is_inside(view: View, read: RegionAccess, box: Box) -> bool:
     return True
 
 
-# --- neighbours -----------------------------------------------------------------------------------
+# --- loops that follow one another ----------------------------------------------------------------
 
 
-def crossing(s: State, loops: list[Var]) -> str | None:
+def fusion_preventing_dependence(s: State, loops: list[Var]) -> str | None:
     """Why loops that follow one another may not become one: an iteration of a later loop needs or disturbs
     iterations of an earlier one that would come after it. None if that is certainly not so."""
-    parts = [touched_below(s, v) for v in loops]
-    frames = [LoopFrame(s, v) for v in loops]
+    parts = [effects_below(s, v) for v in loops]
     for part in parts:
         if part.problem:
             return part.problem
     for n, later in enumerate(parts):
         for m, earlier in enumerate(parts[:n]):
-            extent = s.fixed_extent(loops[m])
-            for buffer in dict.fromkeys([*earlier.written, *later.written]):
+            for buffer in {**earlier.written, **later.written}:
                 if buffer in earlier.loaded or buffer in later.loaded:
                     return f"{buffer.name} is written, and an extent or a condition depends on it"
-                before, after = earlier.accesses.get(buffer, []), later.accesses.get(buffer, [])
-                for a, first in zip(before, rows(frames[m], before), strict=True):
-                    for b, second in zip(after, rows(frames[n], after), strict=True):
+                for a in earlier.accesses.get(buffer, ()):
+                    for b in later.accesses.get(buffer, ()):
                         if not (a.is_write or b.is_write):
                             continue
-                        if (
-                            same_iteration([first, second], extent)
-                            or never_ahead(first, second, extent)
-                            or are_apart(first, second)
-                        ):
-                            continue
-                        return (
-                            f"block {b.block.name!r} may touch elements of {buffer.name} that block "
-                            f"{a.block.name!r} touches in a later iteration"
-                        )
+                        if may_meet_later(s, (loops[n], b), (loops[m], a)) is not False:
+                            return (
+                                f"block {b.block.name!r} may touch elements of {buffer.name} that block "
+                                f"{a.block.name!r} touches in a later iteration"
+                            )
     return None

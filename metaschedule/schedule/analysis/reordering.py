@@ -6,7 +6,7 @@ from ...affine.definitions import leaf_loops_by_kind
 from ...errors import ScheduleError
 from ...ir import Block, Var
 from ..state import State
-from .dependence import carried
+from .dependence import loop_carried_dependence
 from .independence import order_matters
 from .instances import check_once
 from .reducers import commutes
@@ -40,7 +40,7 @@ def share_written(blocks: list[Block]) -> bool:
 def check_between_blocks(s: State, before: list[Var], after: list[Var]) -> None:
     """Blocks that pass values to each other must do so within one iteration of the loops that move."""
     for var, place in zip(before, after, strict=True):
-        if var is not place and (why := carried(s, var)) is not None:
+        if var is not place and (why := loop_carried_dependence(s, var)) is not None:
             raise ScheduleError(
                 f"blocks below may pass values between iterations of {var.name}: {why}",
                 marks={var: "its place would change"},

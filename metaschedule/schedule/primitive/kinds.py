@@ -1,7 +1,7 @@
-"""Primitives for how loops are carried out: parallel, vectorize, unroll, bind; annotations.
+"""Primitives for how loops are loop_carried_dependence out: parallel, vectorize, unroll, bind; annotations.
 
 A kind never changes what a loop means, only how it may run. So a loop that runs iterations together or in any
-order must have iterations that do not depend on each other (`analysis.dependence.carried`).
+order must have iterations that do not depend on each other (`analysis.dependence.loop_carried_dependence`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...errors import ScheduleError
 from ...ir import GPU_AXES, Block, For, Var
 from ...ir.annotations import annotation_problem
 from ...validation import HIGH, LOW, shown
-from ..analysis.dependence import carried
+from ..analysis.dependence import loop_carried_dependence
 from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
@@ -44,7 +44,7 @@ def check_constant(s: State, loop: For) -> int:
 
 
 def check_independent(s: State, loop: For, reductions: bool = False) -> None:
-    why = carried(s, loop.var, reductions)
+    why = loop_carried_dependence(s, loop.var, reductions)
     if why:
         raise ScheduleError(
             f"iterations of the loop over {loop.var.name} may depend on each other: {why}",

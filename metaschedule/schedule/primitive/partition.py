@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from ...affine.definitions import FusedDigit, Split
-from ...affine.form import NO_ITERATORS
+from ...affine.instance import Instance
+from ...affine.system import System
 from ...arith import block_signature
 from ...errors import ScheduleError
 from ...ir import (
@@ -30,8 +31,7 @@ from ...ir import (
     subexpressions,
     walk,
 )
-from ..analysis.dependence import crossing
-from ..analysis.loop_frame import LoopFrame
+from ..analysis.dependence import fusion_preventing_dependence
 from ..state import Key, State
 from .base import ExprRV, LoopRV, Primitive, Steps, primitive
 from .loops import check_plain
@@ -99,11 +99,11 @@ class LoopPartition(Primitive):
         bodies: list[list[Key]] = []
         at = plan.sizes[0]
         for var, size in zip(pieces[1:], plan.sizes[1:], strict=True):
-            piece = Piece(s, old, binary("+", var, const(at)), below, fresh=True)
+            piece = Piece(s, old, var, at, below, fresh=True)
             bodies.append([piece.copy(key) for key in body])
             at += size
         # The first piece takes over the nodes that the others were copied from.
-        first = Piece(s, old, pieces[0], below, fresh=False)
+        first = Piece(s, old, pieces[0], 0, below, fresh=False)
         bodies.insert(0, [first.copy(key) for key in body])
         s.replace(old, pieces)
         for var, size, inside in zip(pieces, plan.sizes, bodies, strict=True):
@@ -124,13 +124,14 @@ class Piece(Substitute):
     """What is below a loop, with the loop's variable replaced by the place of one piece. With `fresh`, every
     variable, block and buffer that is declared there is a new one."""
 
-    def __init__(self, s: State, old: Var, place: Expr, below: set[Var], fresh: bool) -> None:
+    def __init__(self, s: State, old: Var, new: Var, first: int, below: set[Var], fresh: bool) -> None:
         super().__init__({})
+        self.first = first  # iteration of the old loop
         self.s = s
         self.old = old
         self.below = below
         self.fresh = fresh
-        self.known: dict[Var, Expr] = {old: place}
+        self.known: dict[Var, Expr] = {old: binary("+", new, const(first)) if first else new}
         self.renamed: dict[Buffer, Buffer] = {}
 
     # --- variables ---
@@ -220,17 +221,16 @@ class Piece(Substitute):
         return changed(new, reads=reads, writes=writes)
 
     def may_begin(self, node: Block) -> bool:
-        """Whether the first term of a reduction may be in this piece, which is not the first: no iterator is
-        above 0 throughout."""
-        view = LoopFrame(self.s, self.old)
-        whole = (1, float(self.s.fixed_extent(self.old) or 0))
+        """Whether the first term of a reduction may be in this piece: all its iterators may be 0 there."""
+        system = System()
+        run = Instance(system, self.s)
+        run.known[self.old] = run.fresh(self.first, (self.s.fixed_extent(self.old) or 0) - 1)
+        for test in node.predicate:
+            run.assume(test)
         for it, binding in zip(node.iters, node.bindings, strict=True):
-            form = view.form(binding, NO_ITERATORS) if it.kind == "reduce" else None
-            if form is None or form.low < 0 or len(form.moving) != 1 or form.moving.get(whole, 0) <= 0:
-                continue
-            if all(isinstance(v, Var) and c > 0 for v, c in form.fixed.items()):
-                return False
-        return True
+            if it.kind == "reduce":
+                run.require(run.value(binding), 0, 0)
+        return system.is_empty() is not True
 
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
@@ -285,7 +285,7 @@ class Merge(Primitive):
                         f"block {name!r} checks an assertion, which others may rely on",
                         marks={name: "has an assertion"},
                     )
-        why = crossing(s, [loop.var for loop in loops])
+        why = fusion_preventing_dependence(s, [loop.var for loop in loops])
         if why:
             raise ScheduleError(
                 f"the loops cannot run side by side: {why}",
