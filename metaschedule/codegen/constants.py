@@ -22,7 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..ir import Assert, Buffer, Load, Program, Rewriter, Stmt, Store, TupleStore, changed, expressions, walk
+from ..ir import (
+    Assert,
+    Buffer,
+    Layout,
+    Load,
+    Program,
+    Rewriter,
+    Stmt,
+    Store,
+    TupleStore,
+    changed,
+    expressions,
+    walk,
+)
 
 
 def split_constants(program: Program, names: Collection[str] | None = None) -> tuple[Program | None, Program]:
@@ -42,14 +55,14 @@ def split_constants(program: Program, names: Collection[str] | None = None) -> t
         return None, program
     needed = set().union(*[read(s) for s in rest])
     kept = [b for b in made if b in needed]
-    as_constants = {b: changed(b, scope="global", constant=True) for b in kept}
+    as_constants = {b: changed(b, scope="global", constant=True, layout=of_parameter(b)) for b in kept}
     kernel = changed(
         program,
         inputs=(*[b for b in program.inputs if b not in fixed or b in needed], *as_constants.values()),
         body=Rebuffer(as_constants).body(tuple(rest)),
         allocs=tuple([b for b in program.allocs if b not in made]),
     )
-    as_results = {b: changed(b, scope="global") for b in kept}
+    as_results = {b: changed(b, scope="global", layout=of_parameter(b)) for b in kept}
     used = set().union(*[read(s) for s in first])
     preparation = Program(
         f"{program.name}_preparation",
@@ -59,6 +72,11 @@ def split_constants(program: Program, names: Collection[str] | None = None) -> t
         tuple([b for b in program.allocs if (b in made and b not in kept) or b.data is not None]),
     )
     return preparation, kernel
+
+
+def of_parameter(b: Buffer) -> Layout | None:
+    """A parameter begins at its first element."""
+    return b.layout and Layout(b.strides)
 
 
 def prepared(program: Program, known: set[Buffer]) -> list[Stmt]:

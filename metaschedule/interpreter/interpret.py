@@ -68,7 +68,7 @@ def check_input(buffer: Buffer, at: int, value: Any) -> np.ndarray:
 
 def result(tensor: Tensor) -> np.ndarray:
     buffer = tensor.buffer
-    if tensor.written is not None and not tensor.written.all():
-        first = np.unravel_index(int(np.argmin(tensor.written)), buffer.shape)
+    if tensor.written is not None and not (written := tensor.elements(tensor.written)).all():
+        first = np.unravel_index(int(np.argmin(written)), buffer.shape)
         raise InterpreterError(f"output {element(buffer, first)} was never written")
-    return tensor.data.reshape(buffer.shape)
+    return np.ascontiguousarray(tensor.elements(tensor.data)).reshape(buffer.shape)

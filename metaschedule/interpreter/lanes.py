@@ -59,7 +59,7 @@ from metaschedule.ir import (
 from metaschedule.ir import cast as to
 
 from .errors import InterpreterError
-from .memory import Memory, strides
+from .memory import Memory, origin
 from .numeric import binary_function, cast, math_function, unary_function
 
 if TYPE_CHECKING:
@@ -220,8 +220,8 @@ def chosen(values: Any, mask: Mask, shape: tuple[int, ...]) -> np.ndarray:
 def flat_address(buffer: Buffer, indices: Iterable[Any]) -> tuple[Any, Any]:
     """Per lane the place in the flat buffer, and whether the indices are in bounds (where they are
     not, the place is 0)."""
-    at, valid = np.int64(0), np.True_
-    for index, extent, stride in zip(indices, buffer.shape, strides(buffer.shape), strict=True):
+    at, valid = np.int64(origin(buffer)), np.True_
+    for index, extent, stride in zip(indices, buffer.shape, buffer.strides, strict=True):
         i = index.astype(np.int64, copy=False)
         if i.size and not (i.min() >= 0 and i.max() < extent):
             valid = valid & (i >= 0) & (i < extent)

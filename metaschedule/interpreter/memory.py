@@ -7,19 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from metaschedule.ir import Buffer, numpy_dtype
+from metaschedule.ir import Buffer, addresses, numpy_dtype, reach, strided_array
 
 from .errors import InterpreterError
 
 
 @dataclass(eq=False, slots=True)
 class Tensor:
-    """The elements of a buffer, flat. `written` is None for what came in from outside: all of it is
-    there, and none of it may be changed."""
+    """The memory of a buffer, flat: its elements, and what its layout leaves between them. `written` is None
+    for what came in from outside: all of it is there, and none of it may be changed."""
 
     buffer: Buffer
     data: np.ndarray
     written: np.ndarray | None
+
+    def elements(self, memory: np.ndarray) -> np.ndarray:
+        """`data` or `written` in the buffer's shape."""
+        return strided_array(memory, origin(self.buffer), self.buffer.shape, self.buffer.strides)
 
 
 Memory = dict[Buffer, Tensor]
@@ -27,16 +31,28 @@ Memory = dict[Buffer, Tensor]
 
 def given(buffer: Buffer, values: np.ndarray) -> Tensor:
     """A read-only tensor of the caller's (or an embedded table's) values."""
-    data = np.ascontiguousarray(values).reshape(-1)
-    return Tensor(buffer, data, None)
+    if buffer.layout is None:
+        return Tensor(buffer, np.ascontiguousarray(values).reshape(-1), None)
+    tensor = Tensor(buffer, np.zeros(memory_size(buffer), values.dtype), None)
+    tensor.elements(tensor.data)[...] = values
+    if tensor.elements(tensor.data).tobytes() != values.tobytes():
+        raise InterpreterError(
+            f"{buffer.name}: elements of {buffer.layout} share memory, and the given ones differ"
+        )
+    return tensor
+
+
+def memory_size(buffer: Buffer) -> int:
+    low, high = reach(buffer.shape, buffer.strides)
+    return high - low
 
 
 def fresh(buffer: Buffer) -> Tensor:
     """A tensor with nothing in it yet; an embedded table brings its values."""
     if buffer.data is not None:
         return given(buffer, buffer.data.astype(numpy_dtype(buffer.dtype), copy=False))
-    data = np.zeros(buffer.size, numpy_dtype(buffer.dtype))
-    return Tensor(buffer, data, np.zeros(buffer.size, bool))
+    size = memory_size(buffer)
+    return Tensor(buffer, np.zeros(size, numpy_dtype(buffer.dtype)), np.zeros(size, bool))
 
 
 def find(memory: Memory, buffer: Buffer) -> Tensor:
@@ -48,14 +64,15 @@ def find(memory: Memory, buffer: Buffer) -> Tensor:
     raise InterpreterError(message, label=f"no {buffer.name} here")
 
 
-def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Elements between neighbours of each dimension, row-major."""
-    result: list[int] = []
-    step = 1
-    for extent in reversed(shape):
-        result.append(step)
-        step *= extent
-    return tuple(reversed(result))
+def origin(buffer: Buffer) -> int:
+    """Where the first element is in the flat tensor; not 0 if strides are negative."""
+    return -reach(buffer.shape, buffer.strides)[0]
+
+
+def indices_at(buffer: Buffer, at: int) -> tuple[int, ...]:
+    """The element that is at a place in the flat tensor."""
+    there = np.argwhere(addresses(buffer.shape, buffer.strides) == at - origin(buffer))
+    return tuple(there[0].tolist())
 
 
 def element(buffer: Buffer, indices: Any) -> str:

@@ -38,7 +38,7 @@ from metaschedule.ir import (
 
 from .errors import InterpreterError
 from .lanes import find_nest
-from .memory import Memory, find, fresh, not_writable, out_of_bounds, strides, uninitialised
+from .memory import Memory, find, fresh, indices_at, not_writable, origin, out_of_bounds, uninitialised
 from .numeric import binary_function, cast, math_function, unary_function
 
 Eval = Callable[[], Any]
@@ -116,14 +116,14 @@ class Walk:
             tensor = find(memory, buffer)
             at = address()
             if tensor.written is not None and not tensor.written[at]:
-                raise uninitialised(buffer, np.unravel_index(at, buffer.shape))
+                raise uninitialised(buffer, indices_at(buffer, at))
             return tensor.data[at]
 
         return read
 
     def address(self, access: str, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
         """Where the element is in the flat buffer, once every index is seen to be in bounds."""
-        if len(indices) == 1:  # the general case below, without its loop
+        if len(indices) == 1 and buffer.layout is None:  # the general case below, without its loop
             index, extent = self.expr(indices[0]), buffer.shape[0]
 
             def only() -> int:
@@ -133,10 +133,11 @@ class Walk:
                 return at
 
             return only
-        parts = list(zip(map(self.expr, indices), buffer.shape, strides(buffer.shape), strict=True))
+        parts = list(zip(map(self.expr, indices), buffer.shape, buffer.strides, strict=True))
+        first = origin(buffer)
 
         def flat() -> int:
-            at = 0
+            at = first
             for index, extent, stride in parts:
                 i = index().__index__()  # a Python int
                 if not 0 <= i < extent:
@@ -255,7 +256,7 @@ class Walk:
         def write(at: int, value: Any) -> None:
             tensor = find(memory, buffer)
             if tensor.written is None:
-                raise not_writable(buffer, np.unravel_index(at, buffer.shape))
+                raise not_writable(buffer, indices_at(buffer, at))
             tensor.data[at] = value
             tensor.written[at] = True
 

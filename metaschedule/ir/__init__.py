@@ -1,6 +1,6 @@
 """Tensor programs: expressions, buffers, loops, blocks; printing, structural equality and hash."""
 
-from .buffer import Buffer, Region, aligned, check_indices, check_shape, load
+from .buffer import Buffer, Region, check_indices, check_shape, load
 from .dtypes import (
     DTYPES,
     FLOATS,
@@ -36,6 +36,16 @@ from .expr import (
     select,
     typed_binary,
     unary,
+)
+from .layout import (
+    Layout,
+    addresses,
+    aligned_strides,
+    dense_strides,
+    may_overlap,
+    normal_strides,
+    reach,
+    strided_array,
 )
 from .printer import Line, identifier, program_lines, underline
 from .program import Program

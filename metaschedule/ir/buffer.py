@@ -11,6 +11,7 @@ import numpy as np
 
 from .dtypes import check_dtype, is_integer, numpy_dtype
 from .expr import Const, Expr, Load, as_expr
+from .layout import Layout, dense_strides, normal_strides, reach
 
 # Where memory lives. "global" is the caller's or the workspace; the others are hints to lowering.
 SCOPES = ("global", "local", "shared", "warp")
@@ -18,7 +19,7 @@ SCOPES = ("global", "local", "shared", "warp")
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """A dense, row-major tensor.
+    """A tensor in memory: dense and row-major, unless `layout` says otherwise.
 
     `constant` marks a parameter whose values are fixed when the kernel is built (weights): only the
     flag is part of a program's identity. `data` embeds a small table in the program itself, values
@@ -35,21 +36,58 @@ class Buffer:
     scope: str = "global"
     constant: bool = False
     data: np.ndarray | None = None
+    layout: Layout | None = None  # None: dense and row-major; what means the same is None, too
 
     def __post_init__(self) -> None:
         self.shape = check_shape(self.shape, self.name)
         self.dtype = check_dtype(self.dtype)
         if self.scope not in SCOPES:
             raise ValueError(f"buffer {self.name}: unknown scope {self.scope!r}; known: {SCOPES}")
+        if self.layout is not None:
+            self.layout = self.check_layout(self.layout)
         if math.prod([max(1, n) for n in self.shape]) * numpy_dtype(self.dtype).itemsize >= 2**63:
             raise ValueError(f"{self.name}: the bytes of shape {self.shape} do not fit 63 bits")
         if self.data is not None and self.data.shape != self.shape:
             raise ValueError(f"table {self.name}: data of shape {self.data.shape}, not {self.shape}")
 
+    def check_layout(self, layout: Layout) -> Layout | None:
+        """The layout spelled as all that mean the same are."""
+        if not isinstance(layout, Layout):
+            raise TypeError(f"{self.name}: expected an ir.Layout, got {layout!r}")
+        if len(layout.strides) != len(self.shape):
+            raise ValueError(f"{self.name}: strides {layout.strides} for shape {self.shape}")
+        if self.data is not None:
+            raise ValueError(f"table {self.name}: embedded values are dense and row-major")
+        strides = normal_strides(self.shape, layout.strides)
+        low, high = reach(self.shape, strides or dense_strides(self.shape))
+        size = numpy_dtype(self.dtype).itemsize
+        if max(-low, high, abs(layout.offset + low), abs(layout.offset + high)) * size >= 2**63:
+            raise ValueError(f"{self.name}: the bytes of {layout} do not fit 63 bits")
+        if strides is None and not layout.offset:
+            return None
+        return Layout(strides or dense_strides(self.shape), layout.offset)
+
     @property
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """How many elements of memory it is to the next one, in each dimension."""
+        return dense_strides(self.shape) if self.layout is None else self.layout.strides
+
+    @property
+    def offset(self) -> int:
+        """How many elements behind the start of its memory the first one is."""
+        return 0 if self.layout is None else self.layout.offset
+
+    @property
+    def room(self) -> int:
+        """Number of elements that its memory has room for, gaps included."""
+        if self.layout is None or not self.size:
+            return self.size
+        return self.layout.offset + reach(self.shape, self.layout.strides)[1]
 
     def __getitem__(self, indices: Any) -> Load:
         return load(self, indices)
@@ -91,23 +129,6 @@ def check_shape(shape: Any, name: str) -> tuple[int, ...]:
             raise ValueError(f"{name}: negative extent {extent} in shape {tuple(shape)!r}")
         extents.append(int(extent))
     return tuple(extents)
-
-
-def aligned(shape: tuple[int, ...], axis: int, factor: int, offset: int) -> tuple[int, ...] | None:
-    """The shape with the dimension after `axis` grown until neighbours along `axis` are `offset` modulo
-    `factor` elements apart; None if no size gives that.
-
-    >>> aligned((5, 7), axis=0, factor=8, offset=1)
-    (5, 9)
-    """
-    size, below = shape[axis + 1], math.prod(shape[axis + 2 :])
-    # n * below = offset (mod factor), solved for the smallest n from `size` on.
-    common = math.gcd(below, factor)
-    if offset % common:
-        return None
-    period = factor // common
-    first = offset // common * pow(below // common, -1, period)
-    return (*shape[: axis + 1], size + (first - size) % period, *shape[axis + 2 :])
 
 
 def load(buffer: Buffer, indices: Any) -> Load:

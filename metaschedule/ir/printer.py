@@ -322,7 +322,9 @@ class Printer:
     def spec(self, b: Buffer) -> str:
         scope = f", scope={quoted(b.scope)}" if b.scope != "global" else ""
         constant = ", constant=True" if b.constant else ""
-        return f"{b.shape}, {quoted(b.dtype)}{scope}{constant}"
+        strides = f", strides={b.strides}" if b.layout is not None else ""
+        offset = f", offset={b.offset}" if b.offset else ""
+        return f"{b.shape}, {quoted(b.dtype)}{scope}{constant}{strides}{offset}"
 
     def program(self, p: Program) -> Iterator[Line]:
         yield Line("@ms.program", None)

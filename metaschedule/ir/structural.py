@@ -1,9 +1,9 @@
 """Structural equality and hash: what two programs share whatever their variables are called.
 
 Both come from one canonical encoding, a list of words in which variables and buffers are numbered in the
-order they are met. Names of variables, buffers, blocks and of the program do not count; shapes, dtypes,
-scopes, flags, constants, annotations and the values of embedded tables do. The hash is a digest of the words,
-so it is the same in every process and on every platform.
+order they are met. Names of variables, buffers, blocks and of the program do not count; shapes, layouts,
+dtypes, scopes, flags, constants, annotations and the values of embedded tables do. The hash is a digest of
+the words, so it is the same in every process and on every platform.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Encoder:
             if isinstance(node, Var):
                 return f"{known}:{node.dtype}"
             data = "" if node.data is None else digest(node.data)
-            return f"{known}:{node.shape}{node.dtype}{node.scope}{node.constant:d}{data}"
+            layout = "" if node.layout is None else f"@{node.strides}{node.offset:+}"
+            return f"{known}:{node.shape}{node.dtype}{node.scope}{node.constant:d}{data}{layout}"
         return known
 
     def expr(self, e: Expr) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..ir import numpy_dtype
 from ..runtime import ArgSpec
 
 GUARD = 16 << 20  # costs addresses only; wide, because a stray access may be rows away
@@ -35,9 +34,11 @@ class Arena:
             os.ftruncate(fd, at)
         self.fd = fd
         self._map = mmap.mmap(self.fd, at)
-        self.arrays = [
-            np.ndarray(spec.shape, numpy_dtype(spec.dtype), self._map, end - spec.nbytes)
-            for spec, (_, end) in zip(specs, self._spans)
+        ends = [end for _, end in self._spans]
+        self.arrays = [spec.array(self._map, end - spec.nbytes) for spec, end in zip(specs, ends)]
+        # All of an array's memory, with what is between its elements, as bytes.
+        self.bytes = [
+            np.ndarray(spec.nbytes, np.uint8, self._map, end - spec.nbytes) for spec, end in zip(specs, ends)
         ]
 
     def protect(self, writable: range) -> None:
@@ -57,5 +58,6 @@ class Arena:
     def close(self) -> None:
         """Give memory and file back; nobody may hold one of the arrays any more."""
         self.arrays.clear()
+        self.bytes.clear()
         self._map.close()
         os.close(self.fd)

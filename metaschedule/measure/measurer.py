@@ -82,8 +82,8 @@ class Measurer:
         self._program, self._target, self._limits = program, resolve(target), limits
         if missing := missing_features(self._target):
             raise ValueError(f"only this machine can be measured, and it lacks {', '.join(missing)}")
-        self._inputs = tuple(ArgSpec(b.name, b.shape, b.dtype) for b in program.inputs)
-        self._outputs = tuple(ArgSpec(b.name, b.shape, b.dtype) for b in program.outputs)
+        self._inputs = tuple(ArgSpec.of(b) for b in program.inputs)
+        self._outputs = tuple(ArgSpec.of(b) for b in program.outputs)
         if inputs is not None and shapes(inputs) != shapes(self._inputs):
             raise ValueError(f"inputs of {program.name} are {shapes(self._inputs)}, got {shapes(inputs)}")
         self._given, self._seed, self._bounds = inputs, seed, check_bounds(bounds)

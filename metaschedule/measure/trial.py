@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir import numpy_dtype
 from ..runtime import ArgSpec, Executable, Kernel, KernelError, pages, rest
 from ..runtime.kernel import align
 from .arena import Arena
@@ -73,6 +72,7 @@ class Trial:
         arena = Arena([*inputs, *self._outputs, *self._outputs], setup["arena"])
         first, second = len(inputs), len(inputs) + len(self._outputs)
         self._guarded, self._expected = arena.arrays[:second], arena.arrays[second:]
+        self._written = arena.bytes[first:second]
         arena.protect(writable=range(first, second))
         self._timed = aligned(inputs + self._outputs)
         self._input_count = first
@@ -120,10 +120,14 @@ class Trial:
         return [*(arrays[n] for n in step.takes), *arrays[self._input_count :]]
 
     def _call(self, exe: Executable, step: Step, garbage: int) -> Sample:
-        for array in self._guarded[self._input_count :]:
-            array.reshape(-1).view(np.uint8)[...] = garbage
+        for memory in self._written:
+            memory.fill(garbage)
         exe.fill_workspace(garbage)
-        return self._watch.timed(partial(exe, *self._arguments(step, self._guarded)))
+        sample = self._watch.timed(partial(exe, *self._arguments(step, self._guarded)))
+        for spec, memory in zip(self._outputs, self._written, strict=True):
+            if spec.strides is not None and (memory[between_elements(spec)] != garbage).any():
+                raise Wrong(f"memory between the elements of {spec.name} was overwritten")
+        return sample
 
     def _compare(self, arguments: Sequence[np.ndarray], tolerance: float) -> None:
         results = arguments[self._input_count :]
@@ -211,6 +215,14 @@ def bind_threads(cores: Sequence[int]) -> None:
         os.environ |= {"OMP_PROC_BIND": "true", "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores)}
 
 
+def between_elements(spec: ArgSpec) -> np.ndarray:
+    """Which bytes of a parameter's memory are no element's."""
+    used = np.zeros(spec.nbytes, np.uint8)
+    elements = spec.array(used)
+    elements.view(f"V{elements.itemsize}")[...] = np.void(b"\1" * elements.itemsize)
+    return used == 0
+
+
 def aligned(specs: Sequence[ArgSpec]) -> list[np.ndarray]:
     """Arrays at the start of cache lines, with a line in between so that not all begin alike in a page; on
     large pages, because a candidate should not win by where its arrays happen to lie."""
@@ -218,6 +230,6 @@ def aligned(specs: Sequence[ArgSpec]) -> list[np.ndarray]:
     arrays: list[np.ndarray] = []
     at = -memory.ctypes.data % align(1)
     for spec in specs:
-        arrays.append(np.ndarray(spec.shape, numpy_dtype(spec.dtype), memory.data, at))
+        arrays.append(spec.array(memory.data, at))
         at += align(spec.nbytes) + align(1)
     return arrays

@@ -36,7 +36,7 @@ class Case:
     @cached_property
     def arrays(self) -> list[np.ndarray]:
         """Data for all inputs, weights included; the same for every contestant."""
-        return random_arrays([ArgSpec(b.name, b.shape, b.dtype) for b in self.program.inputs])
+        return random_arrays([ArgSpec.of(b) for b in self.program.inputs])
 
     @property
     def weights(self) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from metaschedule.ir import check_dtype, numpy_dtype
+from metaschedule.ir import check_dtype, dense_strides, numpy_dtype, reach
 
 from .kernel import ArgSpec
 from .layout import Tensor
@@ -33,6 +33,7 @@ DEVICES = {
     14: "oneapi",
 }
 DLPACK_NAMES = {code: name for name, code in DLPACK_CODES.items()}
+MOST_WORK = 1 << 14  # steps to find out whether two arrays have elements in common
 READ_ONLY = 1  # flag of DLManagedTensorVersioned
 
 capsule_is_named: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
@@ -47,9 +48,18 @@ class Facts:
     address: int
     shape: tuple[int, ...]
     dtype: str
-    contiguous: bool
+    strides: tuple[int, ...] | None  # in bytes; None: dense and row-major
     readonly: bool
     keep: Any
+
+    def array(self) -> np.ndarray:
+        """Its memory, which must be of a dtype that we know, as a NumPy array."""
+        dtype = numpy_dtype(self.dtype)
+        strides = self.strides or [n * dtype.itemsize for n in dense_strides(self.shape)]
+        low, high = reach(self.shape, strides)
+        size = high - 1 + dtype.itemsize - low if 0 not in self.shape else 0
+        memory: Any = (ctypes.c_char * size).from_address(self.address + low)
+        return np.ndarray(self.shape, dtype, memory, -low, strides)
 
 
 @dataclass(slots=True)
@@ -76,13 +86,8 @@ def address_of(value: Any, label: Label) -> Facts:
         )
     if facts.shape != spec.shape:
         raise ValueError(f"{label}: expected shape {spec.shape}, got {facts.shape}")
-    if not facts.contiguous:
-        fix = "np.ascontiguousarray(x)" if isinstance(value, np.ndarray) else "x.contiguous()"
-        if label.role == "output":
-            fix = "a fresh array"
-        raise ValueError(
-            f"{label}: expected C-contiguous (row-major) memory, got strides of another layout; pass {fix}"
-        )
+    if label.role != "constant":  # which is copied
+        check_strides(facts, label, value)
     if facts.readonly and label.role == "output":
         raise ValueError(f"{label}: expected a writable array, got a read-only one; pass a copy")
     if facts.address % numpy_dtype(spec.dtype).itemsize:
@@ -95,18 +100,57 @@ def address_of(value: Any, label: Label) -> Facts:
 
 def check_overlap(facts: Sequence[Facts], labels: Sequence[Label]) -> None:
     """Kernels assume that an output shares no memory with any other argument."""
-    spans = [(f.address, f.address + label.spec.nbytes) for f, label in zip(facts, labels)]
+    ends = [label.spec.span for label in labels]
+    spans = [(f.address + low, f.address + high) for f, (low, high) in zip(facts, ends)]
     for i, output in enumerate(labels):
         if output.role != "output" or not output.spec.nbytes:
             continue
         for j, other in enumerate(labels):
             if i == j or not other.spec.nbytes or (other.role == "output" and j > i):
                 continue
-            if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]:
+            if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1] and meet(facts[i], facts[j]):
                 raise ValueError(
                     f"{output} overlaps {other} in memory: expected separate arrays; "
                     f"kernels do not work in place, pass a copy of one"
                 )
+
+
+def meet(a: Facts, b: Facts) -> bool:
+    """Whether two arrays whose memory begins before the other's ends have an element in common: neighbouring
+    columns of one matrix have not."""
+    if a.strides is None and b.strides is None:
+        return True
+    try:
+        shares_memory: Any = np.shares_memory
+        return shares_memory(a.array(), b.array(), max_work=MOST_WORK)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def check_strides(facts: Facts, label: Label, value: Any) -> None:
+    """That elements are as far apart as a kernel expects; a kernel for any other layout is another."""
+    spec, size = label.spec, numpy_dtype(label.spec.dtype).itemsize
+    if facts.strides is None and spec.strides is None:
+        return
+    expected = spec.strides or dense_strides(spec.shape)
+    got = facts.strides or tuple([n * size for n in dense_strides(spec.shape)])
+    steps = zip(spec.shape, expected, got, strict=True)
+    if 0 in spec.shape or all(extent == 1 or want * size == have for extent, want, have in steps):
+        return
+    found = f"{tuple([n // size for n in got])}"
+    if any(n % size for n in got):
+        found = f"{got} in bytes"
+    if spec.strides is not None:
+        raise ValueError(
+            f"{label}: expected strides {expected}, got {found}; pass an array with these strides "
+            f"(exe.{label.role}s[i].empty() makes one), or build the kernel for its layout"
+        )
+    fix = "np.ascontiguousarray(x)" if isinstance(value, np.ndarray) else "x.contiguous()"
+    fix = "a fresh array" if label.role == "output" else fix
+    raise ValueError(
+        f"{label}: expected C-contiguous (row-major) memory, strides {expected}, got {found}; pass {fix}, "
+        "or build the kernel for this layout"
+    )
 
 
 def read(value: Any, label: Label) -> Facts:
@@ -131,7 +175,8 @@ def read_numpy(array: np.ndarray, label: Label) -> Facts:
     except ValueError:
         dtype = str(array.dtype)
     address, readonly = array.__array_interface__["data"]
-    return Facts(address, array.shape, dtype, array.flags.c_contiguous, readonly, array)
+    strides = None if array.flags.c_contiguous else array.strides
+    return Facts(address, array.shape, dtype, strides, readonly, array)
 
 
 def is_tensor(value: Any) -> bool:
@@ -156,7 +201,9 @@ def read_torch(tensor: Any, label: Label) -> Facts:
         address = tensor.data_ptr()
     except RuntimeError as error:
         raise TypeError(f"{label}: expected a tensor with memory, got {type(tensor).__name__}") from error
-    return Facts(address, tuple(tensor.shape), dtype, tensor.is_contiguous(), False, tensor)
+    size = tensor.element_size()
+    strides = None if tensor.is_contiguous() else tuple([n * size for n in tensor.stride()])
+    return Facts(address, tuple(tensor.shape), dtype, strides, False, tensor)
 
 
 class VersionedHead(ctypes.Structure):
@@ -199,13 +246,14 @@ def read_dlpack(value: Any, label: Label) -> Facts:
         raise TypeError(f"{label}: {type(value).__name__}.__dlpack__() returned no DLPack capsule")
     ndim = tensor.ndim
     shape = tuple(tensor.shape[:ndim]) if ndim else ()
-    strides = tuple(tensor.strides[:ndim]) if ndim and tensor.strides else None
+    size = (tensor.dtype >> 8 & 0xFF) // 8
+    strides = tuple([n * size for n in tensor.strides[:ndim]]) if ndim and tensor.strides else None
     # The capsule, not taken over, frees the tensor when it goes.
     return Facts(
         (tensor.data or 0) + tensor.byte_offset,
         shape,
         dlpack_dtype(tensor),
-        strides is None or is_contiguous(shape, strides),
+        strides,
         readonly,
         capsule,
     )
@@ -217,22 +265,6 @@ def dlpack_dtype(tensor: Tensor) -> str:
     if lanes != 1:
         return f"{name}{bits}x{lanes}"
     return name if name == "bool" else f"{name}{bits}"
-
-
-def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether strides, in elements, are those of a dense row-major array.
-
-    >>> is_contiguous((2, 3), (3, 1)), is_contiguous((2, 3), (1, 2)), is_contiguous((1, 3), (99, 1))
-    (True, False, True)
-    """
-    if 0 in shape:
-        return True
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
 
 
 def wrong_device(label: Label, device: str) -> ValueError:

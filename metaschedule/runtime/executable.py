@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy import empty, ndarray
 
-from metaschedule.ir import numpy_dtype
+from metaschedule.ir import dense_strides, numpy_dtype
 from metaschedule.target import missing_features
 from metaschedule.validation import Positive, Within, checked, convert, converter
 from metaschedule.validation import Threads as ThreadCount
@@ -93,6 +93,7 @@ class Executable:
         self._total = self._input_count + len(kernel.outputs)
         self._prototypes: list[Any] | None = None  # of tensors to allocate
         self._allocations = [(spec.shape, numpy_dtype(spec.dtype)) for spec in kernel.outputs]
+        self._dense = all(spec.strides is None for spec in kernel.outputs)
         # At exit memory goes with the process; other threads may still be calling.
         weakref.finalize(self, release, self._context, params).atexit = False
 
@@ -156,12 +157,21 @@ class Executable:
         for value in args:
             if type(value) is not ndarray and is_tensor(value):
                 return self._allocate_tensors()
+        if not self._dense:
+            return [spec.empty() for spec in self.outputs]
         return [empty(shape, dtype) for shape, dtype in self._allocations]
 
     def _allocate_tensors(self) -> list[Any]:
         """Like one-element tensors expanded to the shape: half the time of torch.empty(shape,
         dtype)."""
         torch: Any = sys.modules["torch"]
+        if not self._dense:
+            return [
+                torch.empty_strided(
+                    s.shape, s.strides or dense_strides(s.shape), dtype=getattr(torch, s.dtype), device="cpu"
+                )
+                for s in self.outputs
+            ]
         if self._prototypes is None:
             scalars = [torch.empty((), dtype=getattr(torch, s.dtype), device="cpu") for s in self.outputs]
             self._prototypes = [t.expand(s.shape) for t, s in zip(scalars, self.outputs)]
@@ -233,7 +243,7 @@ class Executable:
         outputs: Any = None
         if not args:
             inputs = random_arrays(self._inputs, values=dict(self.kernel.values))
-            outputs = [pages.array(shape, dtype) for shape, dtype in self._allocations]
+            outputs = [spec.array(pages.zeros(spec.nbytes)) for spec in self.outputs]
         elif len(args) == self._total:
             inputs, outputs = args[: self._input_count], args[self._input_count :]
         elif len(args) != self._input_count:
@@ -323,8 +333,8 @@ def copied_constants(kernel: Kernel, constants: Mapping[str, Any]) -> dict[str, 
     for name, spec in specs.items():
         if name in constants:
             facts = address_of(constants[name], Label("constant", spec))
-            copies[name] = copy = np.empty(spec.shape, numpy_dtype(spec.dtype))
-            ctypes.memmove(copy.ctypes.data, facts.address, spec.nbytes)
+            copies[name] = copy = spec.empty()
+            copy[...] = facts.array()
             copy.flags.writeable = False
     return copies
 

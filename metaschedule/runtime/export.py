@@ -50,7 +50,8 @@ HEADER = """\
 extern "C" {{
 #endif
 
-/* Arrays are dense and row-major, aligned to their element; no output may overlap another argument.
+/* Arrays are aligned to their element, dense and row-major unless strides are given, in elements. No output
+   may overlap another argument.
 {arguments}
    Returns 0, -1 if there is no memory for the workspace, or k > 0 if the kernel could not go on{checks};
    what the outputs hold is then undefined. May be called from several threads at once. */
@@ -210,8 +211,8 @@ def status_lines(kernel: Kernel) -> str:
 def header(name: str, kernel: Kernel, constants: Mapping[str, np.ndarray]) -> str:
     names = parameter_names(kernel)
     called = [s for s in kernel.inputs if s.name not in constants]
-    lines = [f"   {names[s]}: input, {s.dtype}{list(s.shape)}" for s in called]
-    lines += [f"   {names[s]}: output, {s.dtype}{list(s.shape)}" for s in kernel.outputs]
+    lines = [f"   {names[s]}: input, {kind(s)}" for s in called]
+    lines += [f"   {names[s]}: output, {kind(s)}" for s in kernel.outputs]
     return HEADER.format(
         description=comment(repr(kernel)[1:-1]),
         target=comment(str(kernel.target)),
@@ -221,6 +222,10 @@ def header(name: str, kernel: Kernel, constants: Mapping[str, np.ndarray]) -> st
         name=name,
         parameters=parameters(kernel, constants),
     )
+
+
+def kind(spec: ArgSpec) -> str:
+    return str(spec).removeprefix(f"{spec.name}: ")
 
 
 def wrapper(
@@ -235,7 +240,7 @@ def wrapper(
                 f'extern const char {name}_constant_{i}[] __attribute__((visibility("hidden")));\n'
             )
     arguments = [
-        f"(void *){f'{name}_constant_{i}' if spec.name in constants else names[spec]}"
+        f"(void *){f'({name}_constant_{i} + {-spec.span[0]})' if spec.name in constants else names[spec]}"
         for i, spec in enumerate(kernel.params)
     ]
     most = min(kernel.max_threads, threads or kernel.max_threads)
@@ -265,7 +270,9 @@ def constant_text(name: str, kernel: Kernel, constants: Mapping[str, np.ndarray]
     for i, spec in enumerate(kernel.inputs):
         if spec.name in constants:
             symbol = f"{name}_constant_{i}"
-            (work / f"{symbol}.bin").write_bytes(constants[spec.name].tobytes())
+            memory = np.zeros(spec.nbytes, np.uint8)
+            spec.array(memory)[...] = constants[spec.name]
+            (work / f"{symbol}.bin").write_bytes(memory.tobytes())
             lines += [".balign 64", f".globl {symbol}", f".hidden {symbol}", f"{symbol}:"]
             lines += [f'.incbin "{symbol}.bin"', ".byte 0"]
     return "\n".join(lines) + "\n"

@@ -5,7 +5,8 @@ The calling convention is this, and nothing else is shared between generated cod
     i32 entry(ptr args, ptr workspace, ptr runtime)
 
 - `args`: an array of pointers, inputs then outputs in program order, constants at their position.
-  No two overlap, each is aligned to its element (not more: NumPy promises 16 bytes at best).
+  No output overlaps another, each is aligned to its element (not more: NumPy promises 16 bytes at best).
+  A pointer is that of the first element, which is not the lowest where strides are negative.
 - `workspace`: 64-byte aligned. `shared_bytes` for the call, then `private_bytes` for each thread,
   both rounded up to 64, so that thread `t` owns `workspace + shared + t * private`. Its content is
   undefined.
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from metaschedule.ir import check_dtype, numpy_dtype
+from metaschedule.ir import Buffer, Layout, check_dtype, normal_strides, numpy_dtype, reach
 from metaschedule.target import Target
 
 from .failure import Failure, KernelError
@@ -46,27 +47,73 @@ def align(n: int) -> int:
 
 @dataclass(frozen=True)
 class ArgSpec:
-    """A parameter of a kernel; a `constant` one may be bound once and then is no call argument."""
+    """A parameter of a kernel; a `constant` one may be bound once and then is no call argument.
+
+    Its elements are `strides` apart, dense and row-major if that is None; its address is that of the first.
+
+    >>> spec = ArgSpec("x", (4, 3), "float32", strides=(8, 2))
+    >>> str(spec), spec.nbytes, spec.empty().strides
+    ('x: float32[4, 3] with strides (8, 2)', 116, (32, 8))
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     constant: bool = False
+    strides: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
         object.__setattr__(self, "dtype", check_dtype(self.dtype))
+        if self.strides is not None:
+            strides = Layout(tuple(self.strides)).strides
+            if len(strides) != len(self.shape):
+                raise ValueError(f"{self.name}: strides {strides} for shape {self.shape}")
+            object.__setattr__(self, "strides", normal_strides(self.shape, strides))
+
+    @staticmethod
+    def of(buffer: Buffer) -> ArgSpec:
+        """The parameter that a buffer is."""
+        strides = None if buffer.layout is None else buffer.strides
+        return ArgSpec(buffer.name, buffer.shape, buffer.dtype, buffer.constant, strides)
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
 
     @property
+    def span(self) -> tuple[int, int]:
+        """Where its memory begins and ends, in bytes from its address."""
+        size = numpy_dtype(self.dtype).itemsize
+        if self.strides is None:
+            return 0, self.size * size
+        low, high = reach(self.shape, self.strides)
+        return low * size, high * size
+
+    @property
     def nbytes(self) -> int:
-        return self.size * numpy_dtype(self.dtype).itemsize
+        """Bytes of its memory, gaps included."""
+        low, high = self.span
+        return high - low
+
+    def array(self, memory: Any, at: int = 0) -> np.ndarray:
+        """The array whose memory begins `at` bytes behind the start of `memory`, a buffer."""
+        dtype = numpy_dtype(self.dtype)
+        if self.strides is None:
+            return np.ndarray(self.shape, dtype, memory, at)
+        strides = [n * dtype.itemsize for n in self.strides]
+        return np.ndarray(self.shape, dtype, memory, at - self.span[0], strides)
+
+    def empty(self) -> np.ndarray:
+        """A new array, whatever it holds."""
+        dtype = numpy_dtype(self.dtype)
+        return (
+            np.empty(self.shape, dtype) if self.strides is None else self.array(np.empty(self.nbytes, "u1"))
+        )
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}{list(self.shape)}"
+        layout = "" if self.strides is None else f" with strides {self.strides}"
+        return f"{self.name}: {self.dtype}{list(self.shape)}{layout}"
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ def param(spec: ArgSpec, kind: int, data: int = 0) -> Param:
         data=data,
         kind=kind,
         descr=id(dtype),
-        ndim=len(spec.shape),
+        # Of no array: it is Python that compares strides.
+        ndim=len(spec.shape) if spec.strides is None else -1,
         shape=(ctypes.c_int64 * max(1, len(spec.shape)))(*spec.shape),
         nbytes=spec.nbytes,
         flags=C_CONTIGUOUS | ALIGNED | (WRITEABLE if kind == OUTPUT else 0),

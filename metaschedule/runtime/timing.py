@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metaschedule.ir import is_float, numpy_dtype
+from metaschedule.ir import is_float
 
 from . import pages
 from .kernel import ArgSpec, Values
@@ -129,6 +129,6 @@ def random_arrays(
             drawn = rng.integers(-4, 5, spec.shape)
         else:
             drawn = rng.integers(0, 2, spec.shape)
-        arrays.append(pages.array(spec.shape, numpy_dtype(spec.dtype)))
+        arrays.append(spec.array(pages.zeros(spec.nbytes)))
         arrays[-1][...] = drawn
     return arrays

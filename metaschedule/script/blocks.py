@@ -74,7 +74,16 @@ class Declarations(Expressions):
         if not isinstance(constant, bool):
             raise self.error("constant is True or False", given["constant"])
         data = self.table(given["values"], shape, dtype) if word == "table" else None
-        return self.source.build(node, ir.Buffer, name, shape, dtype, scope, constant, data)
+        layout = self.layout(given, shape)
+        return self.source.build(node, ir.Buffer, name, shape, dtype, scope, constant, data, layout)
+
+    def layout(self, given: dict[str, ast.expr], shape: tuple[int, ...]) -> ir.Layout | None:
+        if "strides" not in given and "offset" not in given:
+            return None
+        node = given["strides"] if "strides" in given else given["offset"]
+        strides = self.static(given["strides"]) if "strides" in given else ir.dense_strides(shape)
+        offset = self.static(given["offset"]) if "offset" in given else 0
+        return self.source.build(node, ir.Layout, strides, offset)
 
     def table(self, node: ast.expr, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         if isinstance(node, (ast.List, ast.Tuple)):

@@ -23,7 +23,8 @@ def _refuse(name: str) -> NoReturn:
 
 
 class Tensor:
-    """`A: T.Tensor((4, 8), "float32")` declares an input (`constant=True`: fixed at build)."""
+    """`A: T.Tensor((4, 8), "float32")` declares an input (`constant=True`: fixed at build). It is dense and
+    row-major, or as far apart as `strides=(16, 2)` says, in elements; it begins where the caller says."""
 
     def __init__(
         self,
@@ -31,8 +32,15 @@ class Tensor:
         dtype: str = "float32",
         scope: str = "global",
         constant: builtins.bool = False,
+        strides: Shape | None = None,
     ) -> None:
-        self.shape, self.dtype, self.scope, self.constant = shape, dtype, scope, constant
+        self.shape, self.dtype, self.scope, self.constant, self.strides = (
+            shape,
+            dtype,
+            scope,
+            constant,
+            strides,
+        )
 
     def __getitem__(self, indices: Any) -> Any:
         _refuse("Tensor")
@@ -49,10 +57,16 @@ class Output(Tensor):
 
 
 def alloc(
-    shape: Shape, dtype: str = "float32", scope: str = "global", constant: builtins.bool = False
+    shape: Shape,
+    dtype: str = "float32",
+    scope: str = "global",
+    constant: builtins.bool = False,
+    strides: Shape | None = None,
+    offset: int = 0,
 ) -> Any:
     """`B = T.alloc((4, 8), "float32", scope="local")` makes a buffer for one call, or in a
-    block for one instance of it."""
+    block for one instance of it. `strides=(16, 2), offset=3` puts its elements so far apart, the first
+    three elements behind the start of its memory."""
     _refuse("alloc")
 
 

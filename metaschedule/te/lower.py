@@ -16,6 +16,7 @@ from ..ir import (
     Expr,
     For,
     Iter,
+    Layout,
     Load,
     Program,
     Region,
@@ -58,7 +59,10 @@ def program(
     names = Names()
     inner = [t for s in stages for t in s.tensors if not any(t is o for o in outputs)]
     for t in [*inputs, *outputs, *tables, *inner]:
-        buffers[t] = Buffer(names.fresh(t.name), t.shape, t.dtype, "global", t.constant, t.data)
+        layout = t.layout
+        if layout is not None and (t.is_placeholder or any(t is o for o in outputs)):
+            layout = Layout(layout.strides)  # the caller says where a parameter begins
+        buffers[t] = Buffer(names.fresh(t.name), t.shape, t.dtype, "global", t.constant, t.data, layout)
     block_names = Names()
     body: list[Stmt] = []
     for stage in stages:

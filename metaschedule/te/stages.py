@@ -15,6 +15,7 @@ from ..ir import (
     Binary,
     Const,
     Expr,
+    Layout,
     Load,
     Operand,
     Select,
@@ -40,6 +41,7 @@ def compute(
     name: str = ...,
     *,
     axes: Sequence[str] | None = ...,
+    layout: Layout | None = ...,
 ) -> Tensor: ...
 @overload
 def compute(
@@ -48,15 +50,21 @@ def compute(
     name: str = ...,
     *,
     axes: Sequence[str] | None = ...,
+    layout: Layout | None = ...,
 ) -> tuple[Tensor, ...]: ...
 @checked
 def compute(
-    shape: Any, f: Callable[..., Any], name: str = "compute", *, axes: Sequence[str] | None = None
+    shape: Any,
+    f: Callable[..., Any],
+    name: str = "compute",
+    *,
+    axes: Sequence[str] | None = None,
+    layout: Layout | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """The tensor whose element at `indices` is `f(*indices)`; loops are named as `f` names them.
 
     If `f` returns a tuple the result is a tuple of tensors, computed together by one block. `axes`
-    names the loops where `f` cannot (`lambda *i: ...`).
+    names the loops where `f` cannot (`lambda *i: ...`). `layout` is how far apart its elements are.
 
     >>> from metaschedule import te
     >>> a = te.placeholder((4, 8), name="A")
@@ -89,6 +97,9 @@ def compute(
         return make_stage(f"{name}_part", indices, extents, (part,))[0][indices]
 
     tensors = make_stage(name, indices, extents, tuple([cut(value, name, stage) for value in values]))
+    if layout is not None:
+        for tensor in tensors:
+            tensor.layout = tensor.check_layout(layout)
     return tensors if several else tensors[0]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..ir import INDEX, Buffer, Const, Expr, Load, Var, cast, check_dtype, const, load, numpy_dtype
+from ..ir import INDEX, Buffer, Const, Expr, Layout, Load, Var, cast, check_dtype, const, load, numpy_dtype
 from ..validation import checked
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ class Tensor(Buffer):
         constant: bool = False,
         data: np.ndarray | None = None,
         stage: Stage | None = None,
+        layout: Layout | None = None,
     ) -> None:
-        super().__init__(name, shape, dtype, "global", constant, data)
+        super().__init__(name, shape, dtype, "global", constant, data, layout)
         self.stage = stage
 
     @property
@@ -117,8 +118,18 @@ def dynamic(got: Any) -> str:
 
 
 @checked
-def placeholder(shape: Any, dtype: str = "float32", name: str = "x", constant: bool = False) -> Tensor:
+def placeholder(
+    shape: Any,
+    dtype: str = "float32",
+    name: str = "x",
+    constant: bool = False,
+    *,
+    layout: Layout | None = None,
+) -> Tensor:
     """A parameter of the program; `constant` if its values are known at build time (weights).
+
+    Arrays with the strides of `layout` are then passed as they are: parts of others, transposed ones. Its
+    offset is not part of the program: the array says where it begins.
 
     >>> placeholder((4, 8), name="A")
     <tensor A: float32[4, 8], elements are A[i0, i1]>
@@ -128,7 +139,7 @@ def placeholder(shape: Any, dtype: str = "float32", name: str = "x", constant: b
     TypeError: A: an extent must be a known integer, got 'n'; dynamic shapes are not supported: \
 make one program per shape
     """
-    return Tensor(name, check_extents(shape, name), check_dtype(dtype), constant)
+    return Tensor(name, check_extents(shape, name), check_dtype(dtype), constant, layout=layout)
 
 
 @checked

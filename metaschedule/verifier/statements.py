@@ -28,7 +28,9 @@ from ..ir import (
     While,
     as_int,
     free_vars,
+    may_overlap,
     numpy_dtype,
+    reach,
     substitute,
     walk,
 )
@@ -48,9 +50,17 @@ class Verifier(Expressions):
             if b.data is not None:
                 self.fail(f"parameter {b.name} has data", "holds values", "put tables in allocs", b)
             self.declare_buffer(b)
+            if b.offset:
+                self.fail(
+                    f"parameter {b.name} has offset {b.offset}",
+                    "begins at the address that is passed",
+                    "pass the address of its first element",
+                    b,
+                )
         for b in p.outputs:
             if b.constant:
                 self.fail(f"output {b.name} is constant", "only inputs can be", at=b)
+            self.separate_elements(b)
         for b in p.allocs:
             self.declare_alloc(b)
         self.annotations(p.annotations)
@@ -87,6 +97,20 @@ class Verifier(Expressions):
             self.fail(f"table {b.name} is {b.dtype} and its data {b.data.dtype}", at=b)
         if b.constant and b.data is None:
             self.fail(f"buffer {b.name} is constant but no input", "only inputs can be", at=b)
+        if (first := b.offset + reach(b.shape, b.strides)[0]) < 0:
+            self.fail(
+                f"buffer {b.name} reaches {-first} element(s) before its memory",
+                f"{b.layout}",
+                f"an offset of {b.offset - first} is the least",
+                b,
+            )
+        self.separate_elements(b)
+
+    def separate_elements(self, b: Buffer) -> None:
+        """What is stored to one element must not change another."""
+        if b.layout is not None and may_overlap(b.shape, b.strides):
+            message = f"elements of {b.name}, which is no input, share memory"
+            self.fail(message, f"shape {b.shape}, {b.layout}", at=b)
 
     def annotations(self, annotations: Annotations) -> None:
         for key, value in annotations.items():

@@ -135,14 +135,14 @@ MISTAKES = {
     "layout": (
         lambda: (ones((6, 4)).T, ones()),
         ValueError,
-        "input 'A' (argument 0): expected C-contiguous (row-major) memory, got strides of another "
-        "layout; pass np.ascontiguousarray(x)",
+        "input 'A' (argument 0): expected C-contiguous (row-major) memory, strides (6, 1), got (1, 4); "
+        "pass np.ascontiguousarray(x), or build the kernel for this layout",
     ),
     "output layout": (
         lambda: (ones(), ones(), ones((6, 4)).T),
         ValueError,
-        "output 'C' (argument 2): expected C-contiguous (row-major) memory, got strides of another "
-        "layout; pass a fresh array",
+        "output 'C' (argument 2): expected C-contiguous (row-major) memory, strides (6, 1), got (1, 4); "
+        "pass a fresh array, or build the kernel for this layout",
     ),
     "alignment": (
         lambda: (ones(), unaligned()),

@@ -28,7 +28,7 @@ class Emitter:
         self.domain = Domain()
         self.lanes = 1  # lanes of the vectorised loop around, 1 outside
         self.mask: Value | None = None  # which lanes are active; None: all
-        self.flat: dict[int, tuple[tuple[Expr, ...], Expr]] = {}
+        self.flat: dict[tuple[Buffer, int], tuple[tuple[Expr, ...], Expr]] = {}
         self.known: list[dict[Hashable, Any]] = [{}]  # addresses and divisions, by scope
         self.declared: set[str] = set()  # `declare` lines of the module
         self.math_used: set[tuple[str, str, int]] = set()

@@ -15,20 +15,19 @@ class Memory(Arithmetic):
         """The flat offset of an element, in elements."""
         if any(has_division(index) for index in indices):
             return self.affine(self.flat_index(buffer, indices))
-        total, stride = Affine(), 1
-        for index, extent in zip(reversed(indices), reversed(buffer.shape), strict=True):
+        total = Affine(buffer.offset)
+        for index, stride in zip(reversed(indices), reversed(buffer.strides), strict=True):
             total = total.plus(self.affine(cast(index, "int64")), stride)
-            stride *= extent
         return total
 
     def flat_index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
         """The flat offset as one expression: `(q // 3) * 3 + q % 3` is `q`, and contiguous."""
-        known = self.flat.get(id(indices))
+        known = self.flat.get((buffer, id(indices)))
         if known is None:
-            total: Expr = const(0, "int64")
-            for index, extent in zip(indices, buffer.shape, strict=True):
-                total = total * extent + cast(index, "int64")
-            known = self.flat[id(indices)] = indices, simplify(total, self.domain)
+            total: Expr = const(buffer.offset, "int64")
+            for index, stride in zip(indices, buffer.strides, strict=True):
+                total = total + cast(index, "int64") * stride
+            known = self.flat[buffer, id(indices)] = indices, simplify(total, self.domain)
         return known[1]
 
     def pointer(self, buffer: Buffer, at: Affine) -> str:

@@ -92,7 +92,7 @@ class Module:
         text = "\n\n".join([*self.globals, "\n".join(sorted(self.declared)), *self.functions])
 
         def specs(buffers: tuple[Buffer, ...]) -> tuple[ArgSpec, ...]:
-            return tuple(ArgSpec(b.name, b.shape, b.dtype, b.constant) for b in buffers)
+            return tuple(ArgSpec.of(b) for b in buffers)
 
         return Kernel(
             entry=name,

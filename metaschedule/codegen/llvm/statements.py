@@ -62,7 +62,7 @@ class StatementEmitter(ExpressionEmitter):
         if known is not None:
             return known
         if buffer not in self.stack:
-            count = max(1, buffer.size)
+            count = max(1, buffer.room)
             self.stack[buffer] = self.f.alloca(f"[{count} x {memory_type(buffer.dtype)}]", 64)
         return self.stack[buffer]
 

@@ -9,7 +9,7 @@ iteration sees what another has left there, which is so where
 - boxes of different iterations do not overlap and no box comes back, or
 - each iteration writes all that it reads, before it reads.
 
-What is left is padded as `storage_align` asked.
+What is left is dense and row-major, or padded as `storage_align` asked.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...ir import (
     Buffer,
     Expr,
     For,
+    Layout,
     Load,
     Program,
     Region,
@@ -30,7 +31,7 @@ from ...ir import (
     Stmt,
     Store,
     Var,
-    aligned,
+    aligned_strides,
     as_int,
     binary,
     changed,
@@ -52,21 +53,19 @@ def compact_buffers(program: Program) -> Program:
             box = smallest_box(buffer, uses[buffer])
             if box is not None:
                 starts = tuple(start for start, _ in box.ranges)
-                plans[buffer] = changed(buffer, shape=padded_shape(program, number, box)), starts
+                shape = tuple(as_int(extent) or 0 for _, extent in box.ranges)
+                layout = Layout(aligned_strides(shape, alignments(program, number)))
+                plans[buffer] = changed(buffer, shape=shape, layout=layout), starts
     if not plans:
         return program
     allocs = tuple(plans[b][0] if b in plans else b for b in program.allocs)
     return changed(program, body=_Rebase(plans).body(program.body), allocs=allocs)
 
 
-def padded_shape(program: Program, number: int, box: Region) -> tuple[int, ...]:
-    """The extents of the box, as far apart as was asked for alloc `number`, if that is possible."""
-    shape = tuple(as_int(extent) or 0 for _, extent in box.ranges)
-    asked = [note for alloc, *note in (STORAGE_ALIGN.get(program) or ()) if alloc == number]
-    for axis, factor, offset in sorted(asked, key=lambda note: -note[0]):  # the distances of inner axes first
-        if axis < len(shape) - 1:
-            shape = aligned(shape, axis, factor, offset) or shape
-    return shape
+def alignments(program: Program, number: int) -> list[tuple[int, int, int]]:
+    """What `storage_align` asked for alloc `number`: (axis, factor, offset)."""
+    notes = STORAGE_ALIGN.get(program) or ()
+    return [(axis, factor, offset) for alloc, axis, factor, offset in notes if alloc == number]
 
 
 class _Rebase(Rewriter):

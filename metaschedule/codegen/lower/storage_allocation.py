@@ -66,7 +66,7 @@ def allocate_storage(program: Program, item_bytes: dict[str, int]) -> Storage:
             life = lifetime(uses[b], numbers, 0)
             crossing = loop is None and any(parallel_loop([a]) is not None for a in uses[b])
             crossing |= part_of(life[0]) != part_of(life[1])
-            size, function = b.size * item_bytes[b.dtype], part_of(life[0]) if loop is None else loop
+            size, function = b.room * item_bytes[b.dtype], part_of(life[0]) if loop is None else loop
             if size <= STACK_BYTES and stacks[function] + size <= MOST_STACK_BYTES and not crossing:
                 storage.stack.append(b)
                 stacks[function] += size
@@ -99,7 +99,7 @@ def find_overlapping(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> 
         end, owner = furthest
         if owner is not None and at < end:
             found |= {b, owner}
-        furthest = max(furthest, (at + b.size * item_bytes[b.dtype], b), key=lambda reach: reach[0])
+        furthest = max(furthest, (at + b.room * item_bytes[b.dtype], b), key=lambda reach: reach[0])
     return found
 
 
@@ -172,8 +172,8 @@ def assign_offsets(
     done: list[tuple[int, int, tuple[int, int]]] = []  # start, end, lifetime
     offsets: dict[Buffer, int] = {}
     total = 0
-    for b, life in sorted(buffers, key=lambda item: -item[0].size * item_bytes[item[0].dtype]):
-        size = round_up(b.size * item_bytes[b.dtype])
+    for b, life in sorted(buffers, key=lambda item: -item[0].room * item_bytes[item[0].dtype]):
+        size = round_up(b.room * item_bytes[b.dtype])
         at = 0
         for start, end, other in done:
             alive_together = life[0] <= other[1] and other[0] <= life[1]

@@ -5,12 +5,11 @@ The copies are in `cache_copies.py` and `reindex.py`; here are the last two and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, aligned, changed
+from ...ir import Block, Buffer, Layout, aligned_strides, changed
 from ...ir.annotations import STORAGE_ALIGN
 from ..analysis.limits import check_elements
 from ..state import State
@@ -51,13 +50,13 @@ class StorageAlign(Primitive):
     """Pad a buffer so that neighbours along an axis are a multiple of `factor`, plus `offset`, apart.
 
     rewrite:   B = T.alloc((5, 7), "float32")
-          -->  B = T.alloc((5, 8), "float32")                 (axis=0, factor=8, offset=0)
+          -->  B = T.alloc((5, 7), "float32", strides=(8, 1))         (axis=0, factor=8, offset=0)
     requires:  1. the block has a write of that index, to an intermediate buffer
                2. the axis is not the last: neighbours along that one are 1 apart
-               3. 0 <= offset < factor, and padding the next dimension gives such a distance
+               3. 0 <= offset < factor
                4. the bytes of the buffer fit 63 bits
-    Buffers are dense, so the dimension after the axis grows; the block notes it as `storage_align`, and
-    lowering, which cuts buffers down to what is alive at once, pads what is left in the same way.
+    The block notes it as `storage_align`, and lowering, which cuts buffers down to what is alive at once,
+    pads what is left in the same way. Whatever layout the buffer had, it is row-major then.
     """
 
     block: BlockRV
@@ -82,16 +81,11 @@ class StorageAlign(Primitive):
             raise ScheduleError(
                 f"factor {self.factor!r} and offset {self.offset!r}", marks=mark, help="0 <= offset < factor"
             )
-        shape = aligned(buffer.shape, self.axis, self.factor, self.offset)
-        if shape is None:
-            below = math.prod(buffer.shape[self.axis + 2 :])
-            raise ScheduleError(
-                f"no padding of dimension {self.axis + 1} of {buffer.name}, in steps of {below}, gives "
-                f"{self.offset} modulo {self.factor}",
-                marks=mark,
-            )
-        check_elements(shape, buffer.name, mark)
-        return block, buffer, changed(buffer, shape=shape)
+        # Of all that was asked for the buffer, inner axes first: an outer distance holds inner ones.
+        asked = [*alignments(s, buffer), (self.axis, self.factor, self.offset)]
+        strides = aligned_strides(buffer.shape, asked)
+        check_elements((strides[0], buffer.shape[0]), buffer.name, mark)
+        return block, buffer, changed(buffer, layout=Layout(strides))
 
     def apply(self, s: State, plan: tuple[Block, Buffer, Buffer]) -> tuple[Any, ...]:
         block, old, new = plan
@@ -102,6 +96,17 @@ class StorageAlign(Primitive):
         )
         s.update(block.name, annotations={**block.annotations, STORAGE_ALIGN.key: noted})
         return ()
+
+
+def alignments(s: State, buffer: Buffer) -> list[tuple[int, int, int]]:
+    """What the blocks of a program note as `storage_align` of a buffer: (axis, factor, offset)."""
+    return [
+        (axis, factor, offset)
+        for block in s.nodes.values()
+        if isinstance(block, Block)
+        for write, axis, factor, offset in STORAGE_ALIGN.get(block) or ()
+        if write < len(block.writes) and block.writes[write].buffer is buffer
+    ]
 
 
 class CacheSteps(Steps):

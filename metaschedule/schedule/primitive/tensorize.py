@@ -294,7 +294,9 @@ class Implementation(Rewriter):
     def __init__(self, views: Mapping[Buffer, View], allocs: tuple[Buffer, ...]) -> None:
         self.views = views
         self.loops: dict[Var, Expr] = {}
-        self.allocs = {b: Buffer(b.name, b.shape, b.dtype, b.scope, b.constant, b.data) for b in allocs}
+        self.allocs = {
+            b: Buffer(b.name, b.shape, b.dtype, b.scope, b.constant, b.data, b.layout) for b in allocs
+        }
 
     def buffer(self, b: Buffer) -> Buffer:
         return self.allocs.get(b, b)

@@ -646,7 +646,9 @@ def test_storage_align_golden() -> None:
     program = chain()
     sch = Schedule(program)
     sch.storage_align(sch.get_block("B"), 0, axis=0, factor=8, offset=3)
-    expected = str(program).replace('B = T.alloc((6, 5), "float32")', 'B = T.alloc((6, 11), "float32")')
+    expected = str(program).replace(
+        'B = T.alloc((6, 5), "float32")', 'B = T.alloc((6, 5), "float32", strides=(11, 1))'
+    )
     assert (
         str(sch.program).replace('            T.annotate({"storage_align": ((0, 0, 8, 3),)})\n', "")
         == expected
@@ -662,7 +664,10 @@ def test_storage_align_same_results(factor: int, offset: int) -> None:
     sch.storage_align(block, 0, 0, 2, 0)
     for lowered in (sch.program, lower(sch.program).program):
         (pad,) = [b for b in lowered.allocs if b.name == "pad"]
-        assert pad.shape[3] % factor == offset
+        assert pad.strides[2] % factor == offset
+        assert pad.strides[0] % 2 == 0
+        assert pad.strides[2] >= pad.shape[3]
+        assert pad.strides[3] == 1
     check(sch, program)
 
 
@@ -687,9 +692,16 @@ def test_storage_align_refuses_bad_numbers(axis: int, factor: int, offset: int, 
     assert message in refusal(sch.storage_align, sch.get_block("B"), 0, axis, factor, offset)
 
 
-def test_storage_align_refuses_what_no_padding_gives() -> None:
-    sch = Schedule(small("C2D"))
-    assert "gives 1 modulo 3" in refusal(sch.storage_align, sch.get_block("pad"), 0, 1, 3, 1)
+def test_storage_align_of_an_outer_axis_holds_what_was_asked_for_inner_ones() -> None:
+    program = small("C2D")
+    sch = Schedule(program)
+    block = sch.get_block("pad")
+    sch.storage_align(block, 0, 1, 3, 1)  # no padding of whole rows gives that
+    sch.storage_align(block, 0, 2, 8, 5)
+    (pad,) = [b for b in sch.program.allocs if b.name == "pad"]
+    assert pad.strides[1] % 3 == 1
+    assert pad.strides[2] % 8 == 5
+    check(sch, program)
 
 
 # --- together ---
