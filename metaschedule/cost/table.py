@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ir import Program, Var, numpy_dtype
+from ..ir import Buffer, Program, Var, numpy_dtype
 from ..ir.dtypes import DTYPES
 from ..schedule import Schedule
 from .arithmetic import KINDS
@@ -120,6 +120,7 @@ class Table:
         self.operations = np.array([row.nest.operations for row in rows]).reshape(stores, len(KINDS))
         effects = np.array([row.guards for row in rows]).reshape(stores, len(GuardEffect._fields))
         self.executed, self.cut, self.masked, self.rest, self.tests, self.lane_tests = effects.T
+        laid_out: list[tuple[int, int, Buffer]] = []  # stores and accesses of buffers that are not dense
         entries: list[tuple[int, int, int, int, int]] = []
         for s, row in enumerate(rows):
             if depth := len(row.extents):
@@ -134,18 +135,24 @@ class Table:
                     self.shape[s, a, -len(buffer.shape) :] = [max(n, 1) for n in buffer.shape]
                 self.item[s, a] = ITEM_BYTES[buffer.dtype]
                 self.local[s, a] = access.shared > 0
+                if buffer.layout is not None and buffer.shape and not access.shared:
+                    laid_out.append((s, a, buffer))
                 if access.shared:
                     self.private[s, a] = loops - depth + row.private[a]
             entries += [(s, *entry) for entry in row.entries]
         if entries:
             *where, value = np.array(entries).T
             np.add.at(self.coefficient, tuple(where), value)
-        self.measure_boxes()
+        self.measure_boxes(laid_out)
 
-    def measure_boxes(self) -> None:
+    def measure_boxes(self, laid_out: list[tuple[int, int, Buffer]]) -> None:
         """What an access touches at every level: `elements`, of which `run` are next to each other in each of
         so many `rows` per dimension; and by how many elements it moves with every loop: `stride`. `pitch` is
         the distance in bytes of neighbours in a dimension."""
+        for s, a, buffer in laid_out:  # dimensions in the order of memory
+            first = self.shape.shape[2] - len(buffer.shape)
+            order = [*range(first), *[first + d for d in by_stride(buffer)]]
+            self.shape[s, a], self.coefficient[s, a] = self.shape[s, a, order], self.coefficient[s, a, order]
         moves = self.coefficient > 0
         steps = self.extent[:, None, None, :] - 1
         span = 1 + inward(self.coefficient * steps, np.add)
@@ -156,12 +163,24 @@ class Table:
         shape = np.where(self.local[..., None], width[..., 0], self.shape)
         inner = np.concatenate([np.ones_like(shape[..., :1]), shape[..., :0:-1]], axis=-1)
         strides = np.cumprod(inner, axis=-1)[..., ::-1]
+        packed = np.ones_like(strides, dtype=bool)  # a row begins where the one before ends
+        for s, a, buffer in laid_out:
+            steps = np.array([buffer.strides[d] for d in by_stride(buffer)], dtype=float)
+            ends = np.append(np.abs(steps) * self.shape[s, a, -len(steps) :], 1)[1:]
+            strides[s, a, -len(steps) :], packed[s, a, -len(steps) :] = steps, np.abs(steps) == ends
         self.stride = (self.coefficient * strides[..., None]).sum(axis=2)
-        self.pitch = strides * self.item[..., None]
+        self.pitch = np.abs(strides) * self.item[..., None]
         whole = np.logical_and.accumulate((width >= shape[..., None])[:, :, :0:-1], axis=2)[:, :, ::-1]
         joined = np.concatenate([whole, np.ones_like(width[:, :, :1], dtype=bool)], axis=2)
+        if laid_out:
+            joined &= np.logical_and.accumulate(packed[:, :, ::-1], axis=2)[:, :, ::-1][..., None]
         self.run = np.where(joined, width, 1).prod(axis=2)
         self.rows = np.where(joined, 1, width)
+
+
+def by_stride(buffer: Buffer) -> list[int]:
+    """The dimensions, those first along which elements are far apart: rows of memory are the last."""
+    return sorted(range(len(buffer.shape)), key=lambda d: abs(buffer.strides[d]), reverse=True)
 
 
 def inward(values: np.ndarray, operation: np.ufunc, empty: float = 0) -> np.ndarray:

@@ -91,12 +91,12 @@ def mentions(load: Load, var: Var) -> bool:
 
 def stride(load: Load | Store, var: Var) -> int | None:
     """How many elements an access moves with a variable; None if that varies."""
-    total, step = 0, 1
-    for index, size in zip(reversed(load.indices), reversed(load.buffer.shape)):
+    total = 0
+    for index, step in zip(load.indices, load.buffer.strides, strict=True):
         moved = coefficient(index, var)
         if moved is None:
             return None
-        total, step = total + moved * step, step * size
+        total += moved * step
     return total
 
 
