@@ -67,8 +67,8 @@ ONE_TAIL: Annotation[bool | int] = Annotation(
 STORAGE_ALIGN: Annotation[tuple[tuple[int, int, int, int], ...]] = Annotation(
     "storage_align", (tuple,), "block; program, once it is flat", "storage_align",
     "lowering (`codegen/lower/compact.py`)",
-    "tuples (number of a buffer, axis, factor, offset), see `ir.aligned_strides`: of a write of the block, or of an "
-    "alloc of the program",
+    "tuples (number of a buffer, axis, factor, offset), see `ir.aligned_strides`: of a write of the block, or "
+    "of an alloc of the program",
 )  # fmt: skip
 ROUNDING: Annotation[int | float] = Annotation(
     "rounding", (int, float), "block, program", "winograd_transform, the torch frontend",

@@ -65,17 +65,19 @@ for i in {outer}(4):
 
 @pytest.mark.parametrize("outer", ["range", "T.parallel"])
 @pytest.mark.parametrize(
-    ("asked", "shape"),
+    ("asked", "strides"),
     [
-        ("((0, 1, 16, 3),)", (4, 3, 35)),
-        ("((0, 0, 64, 0), (0, 1, 16, 0))", (4, 4, 32)),  # rows of 32, then planes of 128
-        ("((0, 0, 16, 3),)", (4, 3, 20)),  # steps of 20 never give that
-        ("((1, 1, 16, 3), (0, 2, 16, 3))", (4, 3, 20)),  # no such write any more, no such axis
+        ("((0, 1, 16, 3),)", (105, 35, 1)),
+        ("((0, 0, 64, 0), (0, 1, 16, 0))", (128, 32, 1)),  # rows of 32, then planes of 128
+        ("((0, 0, 16, 3),)", (67, 20, 1)),  # which is no multiple of 20
+        ("((1, 1, 16, 3), (0, 2, 16, 3))", (60, 20, 1)),  # no such write any more, no such axis
     ],
 )
-def test_tile_is_padded_as_asked(outer: str, asked: str, shape: tuple[int, ...]) -> None:
+def test_tile_is_padded_as_asked(outer: str, asked: str, strides: tuple[int, ...]) -> None:
     program = kernel("A[16, 3, 20] -> C[16, 3, 20]", ALIGNED.format(outer=outer, asked=asked))
-    assert compacted(program) == {"B": shape}
+    assert compacted(program) == {"B": (4, 3, 20)}
+    (tile,) = [b for b in lower(program).program.allocs if b.name == "B"]
+    assert tile.strides == strides
     check(program)
 
 
