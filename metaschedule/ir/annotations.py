@@ -67,7 +67,7 @@ ONE_TAIL: Annotation[bool | int] = Annotation(
 STORAGE_ALIGN: Annotation[tuple[tuple[int, int, int, int], ...]] = Annotation(
     "storage_align", (tuple,), "block; program, once it is flat", "storage_align",
     "lowering (`codegen/lower/compact.py`)",
-    "tuples (number of a buffer, axis, factor, offset), see `ir.aligned_strides`: of a write of the block, or "
+    "tuples (number of a buffer, axis, factor, offset), see `ir.aligned_strides`: of a write of a block, or "
     "of an alloc of the program",
 )  # fmt: skip
 ROUNDING: Annotation[int | float] = Annotation(

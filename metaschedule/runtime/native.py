@@ -53,15 +53,19 @@ PROCESS = Process(requires_grad="requires_grad", py_false=False)
 
 def param(spec: ArgSpec, kind: int, data: int = 0) -> Param:
     dtype = numpy_dtype(spec.dtype)
+    strides = None
+    if spec.strides is not None:
+        strides = (ctypes.c_int64 * len(spec.shape))(*[n * dtype.itemsize for n in spec.strides])
     return Param(
         data=data,
         kind=kind,
         descr=id(dtype),
-        # Of no array: it is Python that compares strides.
-        ndim=len(spec.shape) if spec.strides is None else -1,
+        ndim=len(spec.shape),
         shape=(ctypes.c_int64 * max(1, len(spec.shape)))(*spec.shape),
+        strides=strides,
+        begin=spec.span[0],
         nbytes=spec.nbytes,
-        flags=C_CONTIGUOUS | ALIGNED | (WRITEABLE if kind == OUTPUT else 0),
+        flags=(0 if strides else C_CONTIGUOUS) | ALIGNED | (WRITEABLE if kind == OUTPUT else 0),
         dlpack_type=dlpack_type(spec.dtype),
         alignment_mask=dtype.itemsize - 1,
     )

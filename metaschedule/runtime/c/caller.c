@@ -139,11 +139,20 @@ static int is_dense(const int64_t *shape, const int64_t *strides, int64_t ndim) 
     return 1;
 }
 
+/* Whether strides, in units of so many bytes, are those that a parameter of another layout has. */
+static int has_strides(const Param *param, const int64_t *strides, int64_t unit) {
+    if (!strides) return 0;
+    for (int64_t d = 0; d < param->ndim; d++)
+        if (param->shape[d] != 1 && strides[d] * unit != param->strides[d]) return 0;
+    return 1;
+}
+
 /* The address of an argument that is exactly as a parameter wants it, else MISMATCH. */
 static void *array_address(const Param *param, const Array *array) {
     if (array->descr != param->descr || array->ndim != param->ndim) return MISMATCH;
     if ((array->flags & param->flags) != param->flags) return MISMATCH;
     if (!same_shape(array->shape, param->shape, param->ndim)) return MISMATCH;
+    if (param->strides && !has_strides(param, array->strides, 1)) return MISMATCH;
     return array->data;
 }
 
@@ -157,7 +166,9 @@ static void *tensor_address(const Process *process, const Param *param, PyObject
     if (describe(object, &tensor)) return PyErr_Clear(), MISMATCH;
     if (tensor.device_type != DLPACK_CPU || tensor.dtype != param->dlpack_type) return MISMATCH;
     if (tensor.ndim != param->ndim || !same_shape(tensor.shape, param->shape, param->ndim)) return MISMATCH;
-    if (!is_dense(param->shape, tensor.strides, param->ndim)) return MISMATCH;
+    int same = param->strides ? has_strides(param, tensor.strides, param->alignment_mask + 1)
+                              : is_dense(param->shape, tensor.strides, param->ndim);
+    if (!same) return MISMATCH;
     char *address = (char *)tensor.data + tensor.byte_offset;
     return (int64_t)address & param->alignment_mask ? MISMATCH : address;
 }
@@ -169,13 +180,13 @@ static void *object_address(const Process *process, const Param *param, PyObject
     return MISMATCH;
 }
 
-/* Whether an output shares memory with anything else. */
+/* Whether an output may share memory with anything else; of parts of one array the slow path knows more. */
 static int overlap(const Param *params, int64_t count, void **addresses) {
     for (int64_t i = 0; i < count; i++) {
         if (params[i].kind != OUTPUT) continue;
-        const char *a = addresses[i], *a_end = a + params[i].nbytes;
+        const char *a = (char *)addresses[i] + params[i].begin, *a_end = a + params[i].nbytes;
         for (int64_t j = 0; j < count; j++) {
-            const char *b = addresses[j], *b_end = b + params[j].nbytes;
+            const char *b = (char *)addresses[j] + params[j].begin, *b_end = b + params[j].nbytes;
             if (i != j && a < b_end && b < a_end) return 1;
         }
     }
