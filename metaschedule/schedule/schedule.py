@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..errors import ScheduleError
 from ..ir import Block, For, Program, Var, walk
 from ..validation import Randomness, checked, random_numbers
 from .distribution import Decision, Distribution, as_decision
+from .library.steps import LibrarySteps
 from .primitive.base import BlockRV, ExprRV, Handle, LoopRV, Primitive
 from .primitive.blockize import BlockizeSteps
 from .primitive.cache import CacheSteps
@@ -22,7 +24,6 @@ from .primitive.padding import PaddingSteps
 from .primitive.partition import PartitionSteps
 from .primitive.query import QuerySteps
 from .primitive.reduction import ReductionSteps
-from .primitive.winograd import WinogradSteps
 from .sampling import SamplingSteps
 from .state import State
 from .trace import Choose, Instruction, Trace
@@ -39,9 +40,9 @@ class Schedule(
     PaddingSteps,
     CacheSteps,
     ReductionSteps,
-    WinogradSteps,
     BlockizeSteps,
     LayoutSteps,
+    LibrarySteps,
 ):
     """A program and what was done to it.
 
@@ -129,6 +130,18 @@ class Schedule(
 
         return self._record(distribution, *self._drawn(distribution, choose))
 
+    @contextmanager
+    def transaction(self, call: str) -> Iterator[None]:
+        """All of the steps inside, or none: where one is refused, the schedule is as it was before. `call` is
+        what they are together."""
+        before = self.copy(self.rng)
+        try:
+            yield
+        except ScheduleError as error:
+            self.state, self._handles = before.state, before._handles
+            self._instructions = before._instructions
+            raise (error if error.call else self._attached(error, call)) from None
+
     def repeat(self, n: int, step: Instruction, choose: Choose) -> None:
         """Carry out instruction `n` of a trace, whose handles then stand for the results here, too."""
         primitive = step.primitive
@@ -158,7 +171,7 @@ class Schedule(
         try:
             plan = primitive.check(self.state)
         except ScheduleError as error:
-            raise self._attached(error, primitive) from None
+            raise self._attached(error, repr(primitive)) from None
         if not primitive.is_query:
             self.state.printed = None
         return primitive.apply(self.state, plan)
@@ -172,10 +185,10 @@ class Schedule(
             if not concrete.valid(decision):
                 raise ScheduleError(f"{decision!r} is no decision of {concrete!r}")
         except ScheduleError as error:
-            raise self._attached(error, distribution) from None
+            raise self._attached(error, repr(distribution)) from None
         return concrete.outcome(self.state, decision), decision
 
-    def _attached(self, error: ScheduleError, primitive: Primitive) -> ScheduleError:
+    def _attached(self, error: ScheduleError, call: str) -> ScheduleError:
         state = self.state.fork()
 
         def locate() -> tuple[Program, dict[Any, Any]]:
@@ -188,7 +201,7 @@ class Schedule(
                     nodes[s.name] = s
             return program, nodes
 
-        error.attach(repr(primitive), locate)
+        error.attach(call, locate)
         return error
 
     def _record(self, primitive: Primitive, results: tuple[Any, ...], decision: Decision) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ from .facts import (
     plain_loops,
     vector_iterator,
 )
+from .inline import transposes
 from .stage import parallel_outside
 from .zeros import is_padding
 
@@ -110,7 +111,7 @@ def unroll(sch: Schedule, block: BlockRV, first: Block, target: Target) -> None:
     around = sch.get_loops(block)[: -len(inside)]
     sch.annotate(around[0], ONE_TAIL.key, 1)
     finish(sch, block, [*unrolled, inside[along]])
-    windows = [b.name for b in producers(sch, first) if is_stage(b)]
+    windows = [b.name for b in producers(sch, first) if is_stage(b) and not transposes(b)]
     for stage in map(sch.get_block, (first.name, *windows)):
         sch.compute_at(stage, around[-1])
         sch.set_scope(stage, 0, "local")
@@ -120,12 +121,14 @@ def unroll(sch: Schedule, block: BlockRV, first: Block, target: Target) -> None:
 
 
 def positions_read(node: Block, first: Block) -> dict[Var, int]:
-    """The iterators by which a block reads the positions that its producer has chosen."""
+    """The iterators by which a block reads the positions that its producer has chosen, with their sizes: of a
+    producer that chooses by `h % 4`, tiles of 4 are read."""
     store, chosen = only_store(first), choices(first)
     assert store is not None
-    at = [n for n, index in enumerate(store.indices) if isinstance(index, Var) and index in chosen]
+    sizes = {n: chosen[i] for n, i in enumerate(store.indices) if isinstance(i, Var) and i in chosen}
     reads = [load for load in loads(node) if load.buffer is store.buffer]
-    return dict(filter(None, [position(load.indices[n]) for load in reads for n in at]))
+    found = [(position(load.indices[n]), size) for load in reads for n, size in sizes.items()]
+    return {at[0]: at[1] or size for at, size in found if at}
 
 
 def finish(sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> None:

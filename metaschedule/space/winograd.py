@@ -1,4 +1,4 @@
-"""Winograd: convolutions along one dimension out of fewer products, chunk by chunk.
+"""Winograd: convolutions out of fewer products, along two dimensions (`winograd_tiles.py`) or along one:
 
     for rows of the data (in parallel): their values at the points               vectors
     for weights: their values at the points                                      vectors
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..affine.form import form_of
 from ..errors import ScheduleError
 from ..ir import Block, Var
 from ..ir.annotations import CLAIMED
@@ -24,7 +23,6 @@ from ..schedule.primitive.winograd import POINTS
 from ..target import Target
 from .facts import (
     attempt,
-    epilogue,
     extent,
     has_reuse,
     loads,
@@ -38,11 +36,18 @@ from .facts import (
 from .register_tiling import MOST_WASTE, tile
 from .stage import parallel_outside, vectorize_stage
 from .transforms import producers
+from .winograd_tiles import (
+    LEAST_COLUMNS,
+    LEAST_GAIN,
+    LEAST_TERMS,
+    Window,
+    filter_tiles,
+    finished,
+    tiles_of,
+    windows,
+)
 from .zeros import is_padding, zero_strides
 
-LEAST_COLUMNS = 2  # vectors of results that share a transformed element, for the transform to pay
-LEAST_TERMS = 16  # of a sum besides the taps of the dimension
-LEAST_GAIN = 1.5  # times fewer multiplications
 OVERHEAD = 1  # products that the other work of a tile takes as long as
 
 
@@ -55,7 +60,8 @@ class Filter:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Fork: the last dimension in which a convolution can be filtered so, in tiles of the best size."""
+    """Forks: the last dimension in which a convolution can be filtered so, in tiles of the best size; and the
+    last two."""
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
@@ -66,6 +72,8 @@ class Winograd:
         for chosen in filters(node, columns, target)[:1]:
             for columns_first in (False, True):
                 made += attempt(sch, filtered, block, chosen, columns_first, target)
+        for tiles in tiles_of(node, target):
+            made += attempt(sch, filter_tiles, block, tiles)
         return [*made, sch]
 
 
@@ -82,34 +90,25 @@ def filters(node: Block, columns: Var, target: Target) -> list[Filter]:
     if width[columns] < LEAST_COLUMNS * target.lanes(node.writes[0].buffer.dtype):
         return []
     found: list[Filter] = []
-    for load in loads(node):
-        if mentions(load, columns):
-            continue
-        for index in load.indices:
-            moved = {v: factor for v, factor in form_of(index)[0] if isinstance(v, Var)}
-            spatial = [it.var for it in node.iters if it.kind == "spatial" and it.var in moved]
-            taps = [it.var for it in node.iters if it.kind == "reduce" and it.var in moved]
-            if len(spatial) != 1 or len(taps) != 1 or min(moved.values()) < 1:
-                continue
-            terms = (volume(node, "reduce") or 1) // width[taps[0]]
-            phases, rest = divmod(moved[spatial[0]], moved[taps[0]])
-            if terms >= LEAST_TERMS and not rest:
-                found += [f for f in [best(spatial[0], width[spatial[0]], width[taps[0]], phases)] if f]
+    for window in [w for load in loads(node) if not mentions(load, columns) for w in windows(node, load)]:
+        terms = (volume(node, "reduce") or 1) // window.taps
+        if terms >= LEAST_TERMS and window.phases:
+            found += [f for f in [best(window)] if f]
     return [f for f in found[::-1] if f.gain >= LEAST_GAIN]
 
 
-def best(along: Var, results: int, taps: int, phases: int) -> Filter | None:
+def best(window: Window) -> Filter | None:
     """Tiles of the size with the fewest products."""
-    each = -(-taps // phases)
+    each = -(-window.taps // max(1, window.phases))
 
     def work(size: int) -> int:
-        return (size + each - 1 + OVERHEAD) * phases * -(-results // size)
+        return (size + each - 1 + OVERHEAD) * window.phases * -(-window.results // size)
 
     sizes = range(2, MOST_POINTS + 2 - each)
     if not sizes or each < 2:
         return None
     size = min(sizes, key=work)
-    return Filter(along, size, results * taps / (work(size) or 1))
+    return Filter(window.along, size, window.results * window.taps / (work(size) or 1))
 
 
 def filtered(sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool, target: Target) -> None:
@@ -133,23 +132,6 @@ def contiguous(node: Block) -> Var:
     if found is None:
         raise ScheduleError(f"results of block {node.name!r} are not contiguous along any iterator")
     return found
-
-
-def finished(sch: Schedule, block: BlockRV, along: Var) -> tuple[BlockRV, Var]:
-    """The block that stores results, and its iterator along the filter: an epilogue takes the results in."""
-    after = epilogue(sch, block)
-    store = only_store(sch.get(block))
-    assert store is not None
-    if after is None:
-        return block, along
-    result = sch.get_block(after)
-    dimension = [index is along for index in store.indices].index(True)
-    places = {load.indices[dimension] for load in loads(sch.get(result)) if load.buffer is store.buffer}
-    at = places.pop()
-    if places or not isinstance(at, Var):
-        raise ScheduleError(f"block {after!r} does not read its input line by line")
-    sch.compute_inline(block)
-    return result, at
 
 
 def transform(sch: Schedule, block: BlockRV, target: Target) -> None:

@@ -34,7 +34,7 @@ from ..analysis.limits import check_elements
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
 from ..analysis.reducers import find_reducer
 from ..state import ROOT, Key, State
-from .base import BlockRV, LoopRV, Primitive, Steps, primitive
+from .base import BlockRV, LoopRV, Primitive, primitive
 from .block_layout import check_own_loops
 from .cache_stage import point
 from .nests import insert
@@ -86,6 +86,7 @@ class Winograd(Primitive):
                4. that factor depends on the reduction iterator nowhere else, the other one on i nowhere
                5. the dilation divides the stride
                6. tile + taps - 1, taps being those of one phase of the stride, is at most 8
+    Atomic: that both sides are equal is the algebra of three matrices, not an order of the same operations.
     Of 4 taps and tiles of 4 there are 7 products instead of 16. Rounding errors are a few times as large, and
     an infinity or NaN spreads to the results that share its tile.
     """
@@ -356,20 +357,3 @@ def chosen(at: Expr, values: Sequence[Expr]) -> Expr:
     for n, value in reversed(list(enumerate(others))):
         result = select(at == n, value, result)
     return result
-
-
-class WinogradSteps(Steps):
-    def winograd(self, block: BlockRV, loop: LoopRV, tile: int) -> tuple[BlockRV, BlockRV, BlockRV]:
-        """Compute tiles of a convolution along a loop by minimal filtering; gives the blocks that transform
-        the data and the weights, and that of the products. The block is then what transforms these back.
-        See `Winograd`.
-
-        >>> from metaschedule import Schedule, workloads
-        >>> sch = Schedule(workloads.create("C1D"))
-        >>> conv = sch.get_block("conv")
-        >>> data, weights, products = sch.winograd(conv, sch.get_loops(conv)[1], 4)
-        >>> sch.get(products).name
-        'conv_products'
-        """
-        data, weights, products = self.run(Winograd(block, loop, tile))
-        return data, weights, products

@@ -1,0 +1,1 @@
+"""What can be composed: functions over primitives, whose trace is a trace of primitives."""
