@@ -140,7 +140,9 @@ class Schedule(
         except ScheduleError as error:
             self.state, self._handles = before.state, before._handles
             self._instructions = before._instructions
-            raise (error if error.call else self._attached(error, call)) from None
+            if not error.call:
+                self._attached(error, call)
+            raise
 
     def repeat(self, n: int, step: Instruction, choose: Choose) -> None:
         """Carry out instruction `n` of a trace, whose handles then stand for the results here, too."""
