@@ -311,7 +311,7 @@ def captured(call: Call, plans: list[Plan]) -> Any:
     def build(graph: Graph) -> None:
         parts = pieces(graph)
         steps: list[Any] = [g for g in parts.groups if g.eager or g in parts.programs]
-        eager = [EagerStep(g.sink.target, (), {}, 0, 1, g.eager) if g.eager else g for g in steps]  # pyright: ignore
+        eager = [EagerStep(g.sink.target, (), {}, 0, (), g.eager, "") if g.eager else g for g in steps]  # pyright: ignore
         plans.append(Plan([], [], 0, [], [], eager, [], 0, 1))  # pyright: ignore
 
     return traced(call, build)

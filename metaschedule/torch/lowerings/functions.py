@@ -65,14 +65,15 @@ def asinh(x: Expr) -> Expr:
     size = te.abs(x)
     small = te.log1p(size + size * size / (1 + te.sqrt(size * size + 1)))
     result = te.select(size > LARGE, te.log(size) + math.log(2), small)
-    return te.select(x < 0, -result, result)
+    return te.select(is_negative(x), -result, result)
 
 
 @elementwise(aten.acosh.default, promotion=TO_FLOAT)
 def acosh(x: Expr) -> Expr:
     above = x - 1
     small = te.log1p(above + te.sqrt(above * (above + 2)))
-    return te.select(x > LARGE, te.log(x) + math.log(2), small)
+    result = te.select(x > LARGE, te.log(x) + math.log(2), small)
+    return te.select(x < 1, const(math.nan, x.dtype), result)  # below -1 the root is a number again
 
 
 @elementwise(aten.atanh.default, promotion=TO_FLOAT)
@@ -126,7 +127,7 @@ def logit(x: Expr, eps: float | None = None) -> Expr:
 
 @elementwise(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other, promotion=TO_FLOAT)
 def xlogy(x: Expr, y: Expr) -> Expr:
-    return te.select(te.isnan(y), y, te.select(x == 0, x, x * te.log(y)))
+    return te.select(te.isnan(y), y, te.select(x == 0, const(0, x.dtype), x * te.log(y)))
 
 
 @elementwise(aten.nan_to_num.default, promotion=Promotion.NO_OPMATH)

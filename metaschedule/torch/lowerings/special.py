@@ -62,10 +62,21 @@ def is_pole(x: Expr) -> Expr:
 
 
 def sin_pi(x: Expr) -> Expr:
-    """sin(pi x), from the remainder of x: the product with pi would round away what matters."""
-    rest = x - 2 * te.floor(x / 2)  # 0 to 2
+    """sin(pi x), from the remainder of |x|: the product with pi would round away what matters, and so would
+    the remainder of -1e-40, which is 2."""
+    rest = half_turns(x)
     near = te.select(rest > 1.5, rest - 2, te.select(rest > 0.5, 1 - rest, rest))
-    return te.sin(math.pi * near)
+    return te.sin(math.pi * te.select(x < 0, -near, near))
+
+
+def cos_pi(x: Expr) -> Expr:
+    return te.cos(math.pi * half_turns(x))
+
+
+def half_turns(x: Expr) -> Expr:
+    """The remainder of |x| by 2."""
+    size = te.abs(x)
+    return size - 2 * te.floor(size / 2)
 
 
 @wide
@@ -82,7 +93,7 @@ def lgamma(x: Expr) -> Expr:
     far = (own - 0.5) * te.log(own) - own + 0.5 * math.log(2 * math.pi)
     above = te.select(own > 1e6, far, stirling - te.log(product))
     below = math.log(math.pi) - te.log(te.abs(sin_pi(x))) - above
-    result = te.select(x < 0.5, below, above)
+    result = te.select(x < 0.5, below, te.select((x == 1) | (x == 2), number(0), above))
     return te.select(is_pole(x) | te.isinf(x), number(math.inf), result)
 
 
@@ -98,14 +109,10 @@ def digamma(x: Expr) -> Expr:
     result = te.log(high) - 0.5 / high - inverse * polynomial(inverse, terms)
     for k in range(SHIFT):
         result = result - 1 / (own + k)
-    cotangent = te.cos(math.pi * remainder(x)) / sin_pi(x)
+    cotangent = cos_pi(x) / sin_pi(x)
     result = te.select(x < 0, result - math.pi * cotangent, result)
     at_zero = te.select(is_negative(x), number(math.inf), number(-math.inf))
     return te.select(x == 0, at_zero, te.select(is_pole(x) | (x == -math.inf), number(math.nan), result))
-
-
-def remainder(x: Expr) -> Expr:
-    return x - 2 * te.floor(x / 2)
 
 
 elementwise(aten.digamma.default, promotion=TO_FLOAT)(digamma)
@@ -135,7 +142,7 @@ def derivative_of_digamma(n: int, x: Expr) -> Expr:
         factors[0] * inverse + 1 / number(n) + inverse * inverse * polynomial(inverse * inverse, factors[1:])
     )
     above = (-1) ** (n + 1) * math.factorial(n) * (total + power(inverse, n) * rest)
-    cotangent = te.cos(math.pi * remainder(x)) / sin_pi(x)
+    cotangent = cos_pi(x) / sin_pi(x)
     below = (-1) ** (n + 1) * (
         (-1) ** n * math.pi ** (n + 1) * polynomial(cotangent, derivative_of_cotangent(n)) - above
     )
@@ -202,11 +209,11 @@ def bessel(order: int, scaled: bool) -> Callable[[Expr], Expr]:
         near, far = te.minimum(size, NEAR), te.maximum(size, NEAR)
         small = polynomial(near * near / 4, powers)
         small = (small * near / 2 if order else small) * te.exp(-near)
-        large = polynomial(1 / far, inverses) / te.sqrt(2 * math.pi * far)
+        large = polynomial(1 / far, inverses) / (math.sqrt(2 * math.pi) * te.sqrt(far))
         result = te.select(size > NEAR, large, small)
         if not scaled:
             result = result * te.exp(size)
-        return te.select(is_negative(x), -result, result) if order else result
+        return te.select(x < 0, -result, result) if order else result
 
     return value
 
