@@ -25,6 +25,9 @@ from .fallback import NotCaptured, about
 from .graph import Graph, Spec, spec_of
 from .lowering import LOWERINGS
 
+# Whose strides are those of memory, not of the tensor.
+READS_MEMORY = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default)
+
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -147,8 +150,8 @@ class Recorder(torch.fx.Interpreter):
         results = tensors_in(result)
         for tensor in results:
             check_dense(tensor)
-        if target is torch.ops.aten.as_strided.default and not is_whole(self.env[node.all_input_nodes[0]]):
-            raise NotCaptured("as_strided of a tensor that is not contiguous, or part of a larger one")
+        if target in READS_MEMORY and not is_whole(self.env[node.all_input_nodes[0]]):
+            raise NotCaptured(f"{target} of a tensor that is not contiguous, or part of a larger one")
         if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):
             raise NotCaptured(f"{target} gives a shape that depends on values")
         specs = [spec_of(t) for t in results]

@@ -3,8 +3,9 @@ keeps the operator."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -86,6 +87,63 @@ def angle(x: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isnan(x), x, turned)
 
 
+def max_pool_backward(grad: torch.Tensor, x: torch.Tensor, *window: Any) -> torch.Tensor:
+    """Each gradient goes to where the largest element of its window was (the last argument tells)."""
+    places, first = window[-1], x.ndim - len(window[0])
+    zeros = torch.zeros_like(x, memory_format=torch.contiguous_format).flatten(first)
+    return zeros.scatter_add(-1, places.flatten(first), grad.flatten(first)).reshape(x.shape)
+
+
+LINEAR, NEAREST = 0, 1
+ZEROS, BORDER = 0, 1
+
+
+def grid_sampler_3d(
+    x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, corners: bool
+) -> torch.Tensor:
+    """Each corner around a place with its weight, or the nearest element; outside there is 0."""
+    extents = x.shape[2:]
+    places = [
+        inside(grid[..., 2 - d], extent, padding, corners) for d, extent in enumerate(extents)
+    ]  # the grid tells the last dimension first
+    batch = torch.arange(x.shape[0], device=x.device).reshape(-1, 1, 1, 1)
+    channels_last = x.permute(0, 2, 3, 4, 1)
+
+    def element(at: Sequence[torch.Tensor], weight: torch.Tensor | None) -> torch.Tensor:
+        valid = torch.ones_like(at[0], dtype=torch.bool)
+        for place, extent in zip(at, extents):
+            valid = valid & (place >= 0) & (place <= extent - 1)
+        index = [torch.where(valid, place, 0).long() for place in at]
+        found = torch.where(valid.unsqueeze(-1), channels_last[batch, *index], 0)
+        return found if weight is None else found * weight.unsqueeze(-1)
+
+    if interpolation == NEAREST:
+        return element([place.round() for place in places], None).permute(0, 4, 1, 2, 3)
+    result: torch.Tensor | None = None
+    for sides in itertools.product((0, 1), repeat=3):
+        at = [place.floor() + side for place, side in zip(places, sides)]
+        shares = [1 - (place - corner).abs() for place, corner in zip(places, at)]
+        term = element(at, shares[0] * shares[1] * shares[2])
+        result = term if result is None else result + term
+    assert result is not None
+    return result.permute(0, 4, 1, 2, 3)
+
+
+def inside(place: torch.Tensor, extent: int, padding: int, corners: bool) -> torch.Tensor:
+    """A coordinate from -1 to 1 as a place, moved inside as the padding says."""
+    place = (place + 1) * ((extent - 1) / 2) if corners else ((place + 1) * extent - 1) / 2
+    if padding == ZEROS:
+        return place
+    if padding != BORDER:  # reflected at the centres of the outer elements, or at their edges
+        low, span = (0.0, extent - 1.0) if corners else (-0.5, float(extent))
+        if span == 0:
+            return torch.zeros_like(place)
+        way = (place - low).abs()
+        rest, turns = torch.fmod(way, span), (way / span).floor()
+        place = torch.where(torch.fmod(turns, 2) == 0, rest, span - rest) + low
+    return place.clamp(0, extent - 1)
+
+
 # Those of torch that core ATen does without.
 OF_TORCH = (
     *(aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default),
@@ -104,4 +162,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.put.default: put,
     aten.masked_scatter.default: masked_scatter,
     aten.angle.default: angle,
+    aten.max_pool2d_with_indices_backward.default: max_pool_backward,
+    aten.max_pool3d_with_indices_backward.default: max_pool_backward,
+    aten.grid_sampler_3d.default: grid_sampler_3d,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -236,6 +237,21 @@ def special_functions() -> Iterator[Sample]:
     below = torch.tensor([-0.5, -3.3, -7.6, 0.0, float("nan")])
     yield from (call(aten.polygamma.default, n, below) for n in (1, 2, 3))
     yield call(aten.lgamma.default, torch.tensor([1e10, 1e35, -1e5, -0.0]))
+    for dtype in (torch.float32, f64):
+        x = torch.cat(
+            [t(200, dtype=dtype, low=0, high=60), special(dtype), t(9, dtype=dtype, low=0, high=0.01)]
+        )
+        names = ["modified_bessel_k", "scaled_modified_bessel_k", "modified_bessel_i"]
+        if dtype == torch.float32:  # eager's in float64 are good for 5 digits near 5
+            names += ["bessel_j", "bessel_y"]
+        for name, order in itertools.product(names, (0, 1)):
+            yield call(getattr(aten, f"special_{name}{order}").default, x[x != torch.inf])
+        yield call(aten.special_spherical_bessel_j0.default, x)
+        y = torch.cat(
+            [t(200, dtype=dtype, low=-1, high=1), special(dtype), t(9, dtype=dtype, low=-1e-5, high=0)]
+        )
+        yield from (call(aten.erfinv.default, y), call(aten.special_ndtri.default, y))
+        yield call(aten.special_ndtri.default, torch.tensor([1e-30, 1e-8, 0.25, 0.75], dtype=dtype))
     yield from (call(packet.default, ints(9)) for packet in (aten.lgamma, aten.digamma, aten.erfc))
     pairs = torch.cartesian_prod(special(), special())
     yield call(aten.copysign.Tensor, pairs[:, 0], pairs[:, 1])

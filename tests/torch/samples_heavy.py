@@ -44,6 +44,10 @@ def products() -> Iterator[Sample]:
     yield call(aten.baddbmm.default, t(1, 1, 7), t(2, 3, 5), t(2, 5, 7), beta=0, alpha=0.125)
     yield call(aten.addmv.default, t(3), t(3, 5), t(5), beta=2)
     yield call(aten.linear.default, t(2, 3, 5), t(7, 5), t(7))
+    for x, y in ((t(4, 3), t(4, 2)), (t(2, 3, dtype=f64), t(2, 2, dtype=f64))):  # as `bilinear` has it
+        weight = t(5, 3, 2, dtype=x.dtype)
+        yield call(aten._trilinear.default, x, weight, y, [1, 3], [0], [1, 2], [2, 3])
+    yield call(aten._trilinear.default, t(3), t(3), t(3), [], [], [], [0], 0)
     yield from (call(aten.linear.default, t(5), t(7, 5)), call(aten.linear.default, t(0, 5), t(7, 5)))
 
 

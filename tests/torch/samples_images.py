@@ -105,6 +105,11 @@ def resampling() -> Iterator[Sample]:
             yield call(getattr(aten, name).vec, t(1, 2, *space), None, corners, [1.7] * n)
             yield call(getattr(aten, name).vec, t(1, 2, *space), sizes, corners, None)
             yield channels_last(name, getattr(aten, name).default, t(1, 2, *space), sizes, corners, *none)
+    for packet in (aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa):
+        for sizes, corners in (([3, 4], False), ([5, 2], True), ([11, 13], False), ([1, 1], True)):
+            yield call(packet.default, t(2, 3, 7, 9), sizes, corners)
+            yield call(packet.vec, t(1, 2, 7, 9), sizes, corners, None)
+        yield call(packet.vec, t(1, 2, 7, 9, dtype=f64), None, False, [0.4, 1.3])
     yield call(aten.upsample_nearest2d.vec, t(1, 2, 3, 4, dtype=f16), None, [2.0, 2.0])
     yield call(aten.upsample_nearest2d.default, ints(1, 1, 2, 2, low=0, dtype=torch.uint8), [4, 6])
 

@@ -33,6 +33,7 @@ def creation() -> Iterator[Sample]:
     yield call(aten.empty_strided.default, [0, 3], [3, 1])
     yield call(aten.empty_like.default, t(0, 2, dtype=f64))
     yield call(aten.new_empty.default, t(1), [0], dtype=i32)
+    yield call(aten.new_empty_strided.default, t(1), [0, 2], [2, 1])
     yield call(aten.new_full.default, t(1), [2], 5)
     yield call(aten.new_full.default, t(1), [2], 5, dtype=u8)
     yield from (call(aten.arange.default, 5), call(aten.arange.default, 4.5, dtype=f64))
@@ -126,6 +127,9 @@ def movement() -> Iterator[Sample]:
     yield call(aten.as_strided.default, t(4, 6), [3, 2, 2], [6, 1, 2], 3)
     yield call(aten.as_strided.default, t(5), [2, 3], [1, 0])
     yield call(aten.as_strided.default, t(5), [], [], 2)
+    yield call(aten.as_strided_scatter.default, t(4, 6), t(3, 2), [3, 2], [6, 2], 3)
+    yield call(aten.as_strided_scatter.default, t(5), t(2, 2), [2, 2], [1, 2])
+    yield call(aten.as_strided_scatter.default, t(5), t(), [], [], 2)
     for overload in (aten.tril.default, aten.triu.default):
         yield from (call(overload, t(3, 4), diagonal) for diagonal in (0, 1, -1, 7))
         yield from (

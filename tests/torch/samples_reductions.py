@@ -34,7 +34,7 @@ def sums() -> Iterator[Sample]:
     for overload in (aten.cumsum.default, aten.cumprod.default):
         yield from (call(overload, t(3, 5), dim) for dim in (0, 1, -1))
         yield from (call(overload, ints(4, dtype=i32), 0), call(overload, t(4, dtype=boolean), 0))
-        yield from (call(overload, t(0, 2), 0), call(overload, ints(3), 0, dtype=f64))
+        yield from (call(overload, t(0, 2), 0), call(overload, ints(3), 0, dtype=f64), call(overload, t(), 0))
 
 
 def extremes() -> Iterator[Sample]:
@@ -64,6 +64,23 @@ def conditions() -> Iterator[Sample]:
             yield call(packet.dim, x, -1, True)
             yield call(packet.dims, x, [0, 1])
             yield call(packet.dims, x, None, True)
+
+
+def ranks() -> Iterator[Sample]:
+    with_nan = t(3, 7)
+    with_nan[0, 2] = with_nan[2, 0] = float("nan")
+    for k, largest in ((1, True), (3, True), (3, False), (7, False)):
+        yield call(aten.topk.default, t(3, 7), k, -1, largest)
+        yield call(aten.topk.default, with_nan, k, 1, largest)
+        yield call(aten.topk.default, t(7, 2, dtype=bf16), k, 0, largest)
+        yield call(aten.kthvalue.default, t(3, 7), k, 1, largest)
+        yield call(aten.kthvalue.default, t(7, 2, dtype=f64), k, 0)
+    yield from (call(aten.topk.default, t(), 1), call(aten.kthvalue.default, t(), 1))
+    for packet in (aten.median, aten.nanmedian):
+        for x in (t(3, 7), with_nan, t(7, 6, dtype=f16), t(3, 1, 4, dtype=f64)):
+            yield from (call(packet.dim, x, dim, keep) for dim, keep in ((0, False), (-1, True), (1, False)))
+            yield call(packet.default, x)
+        yield from (call(packet.default, ints(3, 4)), call(packet.default, t()), call(packet.dim, t(), 0))
 
 
 def statistics() -> Iterator[Sample]:
@@ -164,3 +181,4 @@ def samples() -> Iterator[Sample]:
     yield from softmax()
     yield from normalisation()
     yield from ordering()
+    yield from ranks()

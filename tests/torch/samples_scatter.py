@@ -68,6 +68,32 @@ def scatters() -> Iterator[Sample]:
             yield integers
 
 
+def segments() -> Iterator[Sample]:
+    indices, offsets = torch.tensor([3, 0, 2, 2, 4, 1]), torch.tensor([0, 2, 2, 5])
+    for overload in (aten._embedding_bag_forward_only.default, aten._embedding_bag.default):
+        for mode in (0, 1, 2):
+            for at, *rest in (
+                (offsets,),
+                (torch.tensor([0, 2, 2, 6]), None, True),
+                (offsets, None, False, 2),
+            ):
+                yield Sample(overload, (t(5, 3), indices, at, False, mode, False, *rest), reads=[0])
+        shares = (t(5, 3), indices.int(), offsets.int(), False, 0, False, t(6))
+        yield Sample(overload, shares, reads=[0])
+        yield Sample(overload, (t(5, 3, dtype=f64), indices, torch.tensor([0])), reads=[0])
+    lengths, at = torch.tensor([2, 0, 3]), torch.tensor([0, 2, 2, 5])
+    for reduce in ("sum", "mean", "prod", "max", "min"):
+        for initial in (None, 0.5):
+            for x in (t(5), t(5, 3), t(5, 2, 2, dtype=f64)):
+                yield call(
+                    aten.segment_reduce.default, x, reduce, lengths=lengths, unsafe=True, initial=initial
+                )
+                yield call(aten.segment_reduce.default, x, reduce, offsets=at, unsafe=True, initial=initial)
+        rows = torch.tensor([[1, 3], [4, 0]])
+        yield call(aten.segment_reduce.default, t(2, 4, 3), reduce, lengths=rows, axis=1, unsafe=True)
+
+
 def samples() -> Iterator[Sample]:
+    yield from segments()
     yield from puts()
     yield from scatters()

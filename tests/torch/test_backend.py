@@ -150,10 +150,11 @@ def test_a_buffer_that_the_model_changes() -> None:
 
 
 def test_an_operator_without_lowering_runs_in_eager(caplog: pytest.LogCaptureFixture) -> None:
-    check(lambda x: torch.topk(torch.relu(x), 2, dim=0).values * 2, torch.randn(9, 3))
-    assert "aten.topk.default runs in eager" in caplog.text
+    check(lambda x: torch.mode(torch.relu(x), dim=0).values * 2, torch.randn(9, 3))
+    assert "aten.mode.default runs in eager" in caplog.text
 
 
+@pytest.mark.falls_back
 def test_gradients_run_in_eager(caplog: pytest.LogCaptureFixture) -> None:
     model = nn.Linear(3, 2)
     with torch.enable_grad():

@@ -22,6 +22,7 @@ from metaschedule.torch.backend import EVERY, MOST_SHAPES  # noqa: E402
 from metaschedule.torch.fallback import REASONS  # noqa: E402
 
 nn = torch.nn
+pytestmark = pytest.mark.falls_back
 
 
 @pytest.fixture(autouse=True)

@@ -217,9 +217,9 @@ def steps(model: Any, architecture: Architecture, wrap: Callable[[Any], Any]) ->
 
 
 def check(architecture: Architecture) -> None:
-    model = create(architecture)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what transformers deprecates, what Dynamo cannot trace
+        model = create(architecture)
         wanted = steps(model, architecture, lambda model: model)
         got = steps(model, architecture, lambda model: torch.compile(model, backend="metaschedule"))
     for y, want in zip(got, wanted, strict=True):

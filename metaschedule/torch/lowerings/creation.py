@@ -61,8 +61,13 @@ def new_full(x: te.Tensor, shape: Sequence[int], value: float, dtype: torch.dtyp
     return full(shape, value, dtype or torch_dtype(x.dtype))
 
 
-@lowers(aten.new_zeros.default, aten.new_empty.default, kind=Kind.INJECTIVE)
-def new_zeros(x: te.Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> te.Tensor:
+@lowers(
+    *(aten.new_zeros.default, aten.new_empty.default, aten.new_empty_strided.default),
+    kind=Kind.INJECTIVE,
+)
+def new_zeros(
+    x: te.Tensor, shape: Sequence[int], *strides: Sequence[int], dtype: torch.dtype | None = None
+) -> te.Tensor:
     return new_full(x, shape, 0, dtype)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from ... import te
@@ -76,3 +78,31 @@ def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None) -> te.Tensor
     return te.compute(
         shape, lambda *i: te.cast(product[i] + element_of(bias, i, shape, dtype), x.dtype), name="add"
     )
+
+
+@lowers(aten._trilinear.default, kind=Kind.HEAVY)
+def trilinear(
+    x: te.Tensor, y: te.Tensor, z: te.Tensor, new_x: Sequence[int], new_y: Sequence[int],
+    new_z: Sequence[int], summed: Sequence[int], unrolled: int,
+) -> te.Tensor:  # fmt: skip
+    """The sum over some dimensions of the product of three tensors, each with new dimensions of extent 1."""
+    factors = [
+        (t, [d for d in range(t.ndim + len(new)) if d not in new])
+        for t, new in ((x, new_x), (y, new_y), (z, new_z))
+    ]
+    ndim = x.ndim + len(new_x)
+    extents = [max(t.shape[dims.index(d)] for t, dims in factors if d in dims) for d in range(ndim)]
+    axes = {d: te.reduce_axis(extents[d], name=f"r{d}") for d in summed}
+    kept = [d for d in range(ndim) if d not in axes]
+    dtype = accumulator(x.dtype)
+
+    def element(*i: Expr) -> Expr:
+        index = dict(zip(kept, i)) | axes
+        product: Expr | None = None
+        for t, dims in factors:
+            value = te.cast(broadcast(t, [index[d] for d in dims], [extents[d] for d in dims]), dtype)
+            product = value if product is None else product * value
+        assert product is not None
+        return te.sum(product, axis=list(axes.values())) if axes else product
+
+    return rounded(te.compute([extents[d] for d in kept], element, name="trilinear"), x.dtype)

@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 from ... import te
 from ...ir import Expr, const
 from ..dtypes import Promotion, promoted
-from ..lowering import Kind, lowers
+from ..lowering import Kind, NotLowered, lowers
 from .pointwise import broadcast
 from .views import digits, reshaped, wrapped
 
@@ -198,6 +199,31 @@ def as_strided(
         return x[tuple(digits(flat, x.shape))]
 
     return te.compute(tuple(shape), element, name="as_strided")
+
+
+LARGEST_TABLE = 1 << 16  # elements
+
+
+@lowers(aten.as_strided_scatter.default, kind=Kind.INJECTIVE)
+def as_strided_scatter(
+    x: te.Tensor, source: te.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
+) -> te.Tensor:
+    """The inverse of `as_strided`, by a table of who writes to each element: the last, if several do."""
+    size = math.prod(x.shape)
+    if size > LARGEST_TABLE:
+        raise NotLowered(f"as_strided_scatter into {size} elements, of more than {LARGEST_TABLE}")
+    places = np.full(tuple(shape), offset or 0)
+    for d, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        places += np.arange(extent).reshape(-1, *[1] * (len(shape) - d - 1)) * stride
+    writers = np.full(size, -1)
+    writers[places.ravel()] = np.arange(places.size)
+    table = te.table(writers.reshape(x.shape), "int64", name="writer")
+
+    def element(*i: Expr) -> Expr:
+        number = table[i]
+        return te.select(number >= 0, source[tuple(digits(te.maximum(number, 0), source.shape))], x[i])
+
+    return te.compute(x.shape, element, name="as_strided_scatter")
 
 
 @lowers(aten.tril.default, kind=Kind.INJECTIVE)

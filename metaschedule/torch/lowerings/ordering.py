@@ -1,4 +1,4 @@
-"""What asks for the order of elements: sorting, running extremes, places in a sorted sequence.
+"""What asks for the order of elements: sorting, the largest ones, medians, places in a sorted sequence.
 
 All are reductions that compare everything with everything, for rows so short that torch's way is no faster.
 """
@@ -6,25 +6,25 @@ All are reductions that compare everything with everything, for rows so short th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 
 from ... import te
-from ...ir import INDEX, Expr, const, integer_limits, is_float
-from ..dtypes import accumulator, promoted
+from ...ir import INDEX, Expr, const, is_float
+from ..dtypes import promoted
 from ..lowering import Kind, NotLowered, lowers
 from .gather import within
 from .matmul import rounded
 from .pointwise import element_of
-from .reductions import LONGEST_CUMULATED, comparable
+from .reductions import comparable
 from .scatter import check_questions
 from .views import reshaped, wrapped
 
 aten = torch.ops.aten
 
 LONGEST_SORTED = 64
+Rank = int | Callable[[Expr], Expr]  # of the number of elements that are no NaN
 
 
 def moved(index: Sequence[Expr], dim: int, at: Expr) -> tuple[Expr, ...]:
@@ -74,85 +74,86 @@ def sort_stable(
     return sort(x, dim, descending)
 
 
-def later(better: str) -> Any:
-    """A reducer of values with their positions: of the extreme ones the last, and NaN is extreme."""
-
-    def combine(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-        (x, i), (y, j) = a, b
-        keep = (x > y if better == ">" else x < y) | ((x == y) & (i > j))
-        if is_float(x.dtype):
-            keep = te.select(te.isnan(x) & te.isnan(y), i > j, keep | te.isnan(x))
-        return te.select(keep, x, y), te.select(keep, i, j)
-
-    def identity(dtype: str, index: str) -> tuple[float, int]:
-        worst = math.inf if is_float(dtype) else integer_limits(dtype)[1]
-        if better == ">":
-            worst = -math.inf if is_float(dtype) else integer_limits(dtype)[0]
-        return worst, -1  # loses every tie
-
-    return te.reducer(combine, identity, name="later")
-
-
-def running(x: te.Tensor, dim: int, better: str) -> tuple[te.Tensor, te.Tensor]:
-    """The extreme of all elements up to each, and where it is."""
+def at_rank(x: te.Tensor, dim: int, keepdim: bool, rank: Rank) -> tuple[te.Tensor, te.Tensor]:
+    """The element of that rank in each row in ascending order, and where it is."""
     if x.ndim == 0:
-        one = running(reshaped(x, (1,)), 0, better)
-        return reshaped(one[0], ()), reshaped(one[1], ())
+        values, positions = at_rank(reshaped(x, (1,)), 0, True, rank)
+        return reshaped(values, ()), reshaped(positions, ())
     dim = wrapped(dim, x.ndim)
-    check_cumulated(x, dim)
-    reducer = later(better)
+    shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
+    valid = te.compute(shape, lambda *i: numbers_in_row(x, dim, i), name="valid") if callable(rank) else None
 
-    def component(part: int) -> te.Tensor:
-        def element(*i: Expr) -> Expr:
-            k = te.reduce_axis(i[dim] + 1, name="k")
-            own = te.cast(x[moved(i, dim, k)], comparable(x.dtype))
-            return reducer((own, te.cast(k, INDEX)), k)[part]
+    def chosen(i: Sequence[Expr]) -> tuple[Expr, ...]:
+        at = rank if valid is None else rank(valid[tuple(i)])  # pyright: ignore
+        return moved(i, dim, within(at, x.shape[dim]) if isinstance(at, Expr) else const(at, INDEX))
 
-        return te.compute(x.shape, element, name="running")
-
-    return rounded(component(0), x.dtype), component(1)
-
-
-def check_cumulated(x: te.Tensor, dim: int) -> None:
-    if x.shape[dim] > LONGEST_CUMULATED:
-        raise NotLowered(f"{x.shape[dim]} elements to accumulate, of more than {LONGEST_CUMULATED}")
+    found = [te.compute(shape, lambda *i, t=t: t[chosen(i)], name="chosen") for t in sort(x, dim, False)]
+    if not keepdim:
+        found = [reshaped(t, (*x.shape[:dim], *x.shape[dim + 1 :])) for t in found]
+    return found[0], found[1]
 
 
-@lowers(aten.cummax.default, kind=Kind.REDUCTION)
-def cummax(x: te.Tensor, dim: int) -> tuple[te.Tensor, te.Tensor]:
-    return running(x, dim, ">")
+def numbers_in_row(x: te.Tensor, dim: int, i: Sequence[Expr]) -> Expr:
+    """How many elements of the row at `i` are not NaN."""
+    k = te.reduce_axis(x.shape[dim], name="k")
+    own = x[moved(i, dim, k)]
+    return te.sum(te.cast(~te.isnan(own) if is_float(x.dtype) else const(True), INDEX), axis=k)
 
 
-@lowers(aten.cummin.default, kind=Kind.REDUCTION)
-def cummin(x: te.Tensor, dim: int) -> tuple[te.Tensor, te.Tensor]:
-    return running(x, dim, "<")
+def check_distinct(x: te.Tensor) -> None:
+    """Of equal elements torch takes one that its algorithm comes upon; among floats they are rare."""
+    if not is_float(x.dtype):
+        raise NotLowered(f"which of several equal elements of {x.dtype} is meant")
 
 
-@lowers(aten.logcumsumexp.default, kind=Kind.REDUCTION)
-def logcumsumexp(x: te.Tensor, dim: int) -> te.Tensor:
+@lowers(aten.topk.default, kind=Kind.REDUCTION)
+def topk(x: te.Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple[te.Tensor, te.Tensor]:
+    check_distinct(x)
     if x.ndim == 0:
-        return reshaped(x, ())
+        return reshaped(x, ()), te.compute((), lambda: const(0, INDEX), name="position")
     dim = wrapped(dim, x.ndim)
-    check_cumulated(x, dim)
-    wide = rounded(x, accumulator(x.dtype))
+    shape = (*x.shape[:dim], k, *x.shape[dim + 1 :])
+    first, second = (te.compute(shape, lambda *i, t=t: t[i], name="top") for t in sort(x, dim, largest))
+    return first, second
 
-    def top(*i: Expr) -> Expr:
-        k = te.reduce_axis(i[dim] + 1, name="k")
-        return te.max(wide[moved(i, dim, k)], axis=k)
 
-    tops = te.compute(x.shape, top, name="top")
+@lowers(aten.kthvalue.default, kind=Kind.REDUCTION)
+def kthvalue(x: te.Tensor, k: int, dim: int, keepdim: bool) -> tuple[te.Tensor, te.Tensor]:
+    check_distinct(x)
+    return at_rank(x, dim, keepdim, k - 1)
 
-    def finite(i: Sequence[Expr]) -> Expr:  # infinity minus infinity is no number
-        return te.select(te.isinf(tops[tuple(i)]), const(0, wide.dtype), tops[tuple(i)])
 
-    def total(*i: Expr) -> Expr:
-        k = te.reduce_axis(i[dim] + 1, name="k")
-        return te.sum(te.exp(wide[moved(i, dim, k)] - finite(i)), axis=k)
+@lowers(aten.median.dim, kind=Kind.REDUCTION)
+def median_dim(x: te.Tensor, dim: int, keepdim: bool) -> tuple[te.Tensor, te.Tensor]:
+    """The lower one of an even number; a NaN, if there is one: the first."""
+    check_distinct(x)
+    return median_of(x, dim, keepdim)
 
-    totals = te.compute(x.shape, total, name="total")
-    return te.compute(
-        x.shape, lambda *i: te.cast(te.log(totals[i]) + finite(i), x.dtype), name="logcumsumexp"
-    )
+
+def median_of(x: te.Tensor, dim: int, keepdim: bool) -> tuple[te.Tensor, te.Tensor]:
+    extent = x.shape[dim] if x.ndim else 1
+    middle = const((extent - 1) // 2, INDEX)
+    return at_rank(x, dim, keepdim, lambda valid: te.select(valid < extent, valid, middle))
+
+
+@lowers(aten.median.default, kind=Kind.REDUCTION)
+def median(x: te.Tensor) -> te.Tensor:
+    return median_of(reshaped(x, (math.prod(x.shape),)), 0, False)[0]
+
+
+@lowers(aten.nanmedian.dim, kind=Kind.REDUCTION)
+def nanmedian_dim(x: te.Tensor, dim: int, keepdim: bool) -> tuple[te.Tensor, te.Tensor]:
+    check_distinct(x)
+    return nanmedian_of(x, dim, keepdim)
+
+
+def nanmedian_of(x: te.Tensor, dim: int, keepdim: bool) -> tuple[te.Tensor, te.Tensor]:
+    return at_rank(x, dim, keepdim, lambda valid: te.maximum((valid - 1) // 2, 0))
+
+
+@lowers(aten.nanmedian.default, kind=Kind.REDUCTION)
+def nanmedian(x: te.Tensor) -> te.Tensor:
+    return nanmedian_of(reshaped(x, (math.prod(x.shape),)), 0, False)[0]
 
 
 @lowers(aten.bucketize.Tensor, kind=Kind.REDUCTION)

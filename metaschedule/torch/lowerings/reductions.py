@@ -11,13 +11,12 @@ import torch
 from ... import te
 from ...ir import Expr, is_float
 from ..dtypes import accumulator, dtype_name
-from ..lowering import Kind, NotLowered, lowers
+from ..lowering import Kind, lowers
 from .views import reshaped, wrapped
 
 aten = torch.ops.aten
 
 Dims = int | Sequence[int] | None
-LONGEST_CUMULATED = 128  # elements, until quadratic work is worse than a step in eager
 
 
 def reduced_dims(x: te.Tensor, dims: Dims) -> list[int]:
@@ -154,28 +153,3 @@ def any_(x: te.Tensor, dims: Dims = None, keepdim: bool = False) -> te.Tensor:
 @lowers(aten.all.default, aten.all.dim, aten.all.dims, kind=Kind.REDUCTION)
 def all_(x: te.Tensor, dims: Dims = None, keepdim: bool = False) -> te.Tensor:
     return reduced(x, dims, keepdim, lambda e, axes: ALL(te.cast(e, "bool"), axis=axes), "all")
-
-
-@lowers(aten.cumsum.default, kind=Kind.REDUCTION)
-def cumsum(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
-    return cumulated(x, dim, sum_dtype(x, dtype), te.sum, "cumsum")
-
-
-@lowers(aten.cumprod.default, kind=Kind.REDUCTION)
-def cumprod(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
-    return cumulated(x, dim, sum_dtype(x, dtype), te.prod, "cumprod")
-
-
-def cumulated(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., Expr], name: str) -> te.Tensor:
-    """Each element by a reduction of its own: without an order to keep, but quadratic."""
-    if x.ndim == 0:
-        raise NotLowered(f"{name} of a tensor without dimensions")
-    dim, wide = wrapped(dim, x.ndim), accumulator(dtype)
-    if x.shape[dim] > LONGEST_CUMULATED:
-        raise NotLowered(f"{name} of {x.shape[dim]} elements, of more than {LONGEST_CUMULATED}")
-
-    def element(*i: Expr) -> Expr:
-        k = te.reduce_axis(i[dim] + 1, name="k")
-        return te.cast(combine(te.cast(x[*i[:dim], k, *i[dim + 1 :]], wide), axis=k), dtype)
-
-    return te.compute(x.shape, element, name=name)

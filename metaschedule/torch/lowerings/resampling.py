@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from ... import te
 from ...ir import Expr, is_float
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
+from .matmul import rounded
 from .pooling import spatial_dims
 
 aten = torch.ops.aten
@@ -92,6 +94,45 @@ def linear(
     return te.compute(shape, element, name="upsample")
 
 
+def antialiased(
+    x: te.Tensor, sizes: Sequence[int], corners: bool, *scales: float | None, filtering: Any
+) -> te.Tensor:
+    """Weighted means over windows as wide as a step, along one dimension after the other. torch itself tells
+    the weights, by doing the same with the rows of an identity matrix."""
+    if not is_float(x.dtype):
+        raise NotLowered(f"antialiased resampling of {x.dtype}")
+    wide = rounded(x, accumulator(x.dtype))
+    for d, size, scale in reversed(list(zip(range(x.ndim - 2, x.ndim), sizes, scales, strict=True))):
+        extent = wide.shape[d]
+        rows = torch.eye(extent, dtype=getattr(torch, wide.dtype)).reshape(1, extent, extent, 1)
+        rows = rows.repeat(1, 1, 1, 2)  # of images one element wide torch takes the strides for others
+        weights = filtering(rows, [size, 2], corners, scale, None)[0, :, :, 0].T.numpy()
+        firsts = (weights != 0).argmax(1)
+        width = int(max(extent - first - (row[::-1] != 0).argmax() for first, row in zip(firsts, weights)))
+        firsts = np.minimum(firsts, extent - width)
+        shares = np.stack([row[first : first + width] for first, row in zip(firsts, weights)])
+        wide = weighted(wide, d, te.table(firsts, "int64", "first"), te.table(shares, wide.dtype, "share"))
+    return rounded(wide, x.dtype)
+
+
+def weighted(x: te.Tensor, dim: int, first: te.Tensor, share: te.Tensor) -> te.Tensor:
+    """Along `dim`, the sum of neighbours from `first[i]` on, each times its share."""
+    size, width = share.shape
+
+    def element(*i: Expr) -> Expr:
+        k = te.reduce_axis(width, name="k")
+        return te.sum(share[i[dim], k] * x[*i[:dim], first[i[dim]] + k, *i[dim + 1 :]], axis=k)
+
+    return te.compute((*x.shape[:dim], size, *x.shape[dim + 1 :]), element, name="resampled")
+
+
+def antialiased_vec(
+    x: te.Tensor, sizes: Sequence[int] | None, corners: bool, factors: Sequence[float] | None, filtering: Any
+) -> te.Tensor:
+    scales = factors or [None] * (x.ndim - 2)
+    return antialiased(x, sizes_of(x, sizes, factors), corners, *scales, filtering=filtering)
+
+
 def sizes_of(x: te.Tensor, sizes: Sequence[int] | None, factors: Sequence[float] | None) -> Sequence[int]:
     """What the overloads `vec` mean, which have the sizes or factors to multiply extents with."""
     if sizes is not None:
@@ -125,3 +166,8 @@ for n, name in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
     register(packet.vec)(linear_vec)
     register(f"upsample_nearest{n}d_channels_last")(functools.partial(nearest, channels_last=True))
     register(f"upsample_{name}{n}d_channels_last")(functools.partial(linear, channels_last=True))
+
+for packet in (aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa):
+    reducing = functools.partial(lowers, kind=Kind.REDUCTION)
+    reducing(packet.default)(functools.partial(antialiased, filtering=packet.default))
+    reducing(packet.vec)(functools.partial(antialiased_vec, filtering=packet.default))

@@ -24,7 +24,6 @@ aten = torch.ops.aten
 TO_FLOAT = Promotion.INT_TO_FLOAT
 WIDE = "float64"
 FAR = 2.0  # from where the error function is better known by its difference to 1
-NEAR = 20.0  # up to where the power series of Bessel functions is taken
 MOST_DERIVATIVES = 8
 SHIFT = 10  # from 10 on the first terms of the series are good for 16 digits
 # B2, B4, ...
@@ -195,30 +194,59 @@ elementwise(aten.erfc.default, promotion=TO_FLOAT)(erfc)
 elementwise(aten.special_erfcx.default, promotion=TO_FLOAT)(erfcx)
 
 
-def bessel(order: int, scaled: bool) -> Callable[[Expr], Expr]:
-    """The modified Bessel function of the first kind of order 0 or 1, times exp(-|x|) if scaled: its power
-    series, and the asymptotic one from `NEAR` on."""
-    powers = [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(60)]
-    inverses = [1.0]
-    for k in range(1, 22):
-        inverses.append(inverses[-1] * -(4 * order**2 - (2 * k - 1) ** 2) / (8 * k))
+# The share of a normal distribution as a function, inverted: quotients of polynomials (Wichura, algorithm
+# AS 241), good for 16 digits. Of the distance from 0.5, near it; further out of the root of the logarithm.
+MIDDLE = (
+    (3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
+     4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3),
+    (1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
+     2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3),
+)  # fmt: skip
+OUTER = (
+    (1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
+     1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2,
+     7.74545014278341407640e-4),
+    (1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
+     1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
+     1.05075007164441684324e-9),
+)  # fmt: skip
+OUTERMOST = (
+    (6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
+     2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5,
+     2.01033439929228813265e-7),
+    (1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
+     7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
+     2.04426310338993978564e-15),
+)  # fmt: skip
 
-    @wide
-    def value(x: Expr) -> Expr:
-        size = te.abs(x)
-        near, far = te.minimum(size, NEAR), te.maximum(size, NEAR)
-        small = polynomial(near * near / 4, powers)
-        small = (small * near / 2 if order else small) * te.exp(-near)
-        large = polynomial(1 / far, inverses) / (math.sqrt(2 * math.pi) * te.sqrt(far))
-        result = te.select(size > NEAR, large, small)
-        if not scaled:
-            result = result * te.exp(size)
-        return te.select(x < 0, -result, result) if order else result
 
-    return value
+def quotient(x: Expr, parts: Sequence[Sequence[float]]) -> Expr:
+    above, below = parts
+    return polynomial(x, above) / polynomial(x, below)
 
 
-for order in (0, 1):
-    plain = aten.i0.default if order == 0 else aten.special_i1.default
-    elementwise(plain, promotion=TO_FLOAT)(bessel(order, scaled=False))
-    elementwise(getattr(aten, f"special_i{order}e").default, promotion=TO_FLOAT)(bessel(order, scaled=True))
+def normal_quantile(distance: Expr, tail: Expr) -> Expr:
+    """The x below which a normal distribution has the share 0.5 + distance; `tail` is 0.5 - |distance|, given
+    too because it may be known better than the distance."""
+    root = te.sqrt(-te.log(te.maximum(tail, 1e-320)))
+    outside = te.select(root <= 5, quotient(root - 1.6, OUTER), quotient(root - 5, OUTERMOST))
+    outside = te.select(tail == 0, number(math.inf), outside)
+    outside = te.select(distance < 0, -outside, outside)
+    inside = distance * quotient(0.180625 - distance * distance, MIDDLE)
+    return te.select(te.abs(distance) <= 0.425, inside, outside)
+
+
+@wide
+def erfinv(y: Expr) -> Expr:
+    result = normal_quantile(y / 2, (1 - te.abs(y)) / 2) * math.sqrt(0.5)
+    return te.select(te.abs(y) <= 1, result, number(math.nan))
+
+
+@wide
+def ndtri(p: Expr) -> Expr:
+    result = normal_quantile(p - 0.5, te.select(p < 0.5, p, 1 - p))
+    return te.select((p >= 0) & (p <= 1), result, number(math.nan))
+
+
+elementwise(aten.erfinv.default, promotion=TO_FLOAT)(erfinv)
+elementwise(aten.special_ndtri.default, promotion=TO_FLOAT)(ndtri)

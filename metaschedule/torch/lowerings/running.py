@@ -1,0 +1,127 @@
+"""Sums, products and extremes of all elements up to each, by a reduction for each: without an order to keep,
+but quadratic, for rows so short that torch's way is no faster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ... import te
+from ...ir import INDEX, Expr, const, integer_limits, is_float
+from ..dtypes import accumulator
+from ..lowering import Kind, NotLowered, lowers
+from .matmul import rounded
+from .ordering import moved
+from .reductions import comparable, sum_dtype
+from .views import reshaped, wrapped
+
+aten = torch.ops.aten
+
+LONGEST_CUMULATED = 128  # elements, until quadratic work is worse than a step in eager
+
+
+def check_cumulated(x: te.Tensor, dim: int) -> None:
+    if x.shape[dim] > LONGEST_CUMULATED:
+        raise NotLowered(f"{x.shape[dim]} elements to accumulate, of more than {LONGEST_CUMULATED}")
+
+
+@lowers(aten.cumsum.default, kind=Kind.REDUCTION)
+def cumsum(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
+    return cumulated(x, dim, sum_dtype(x, dtype), te.sum, "cumsum")
+
+
+@lowers(aten.cumprod.default, kind=Kind.REDUCTION)
+def cumprod(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
+    return cumulated(x, dim, sum_dtype(x, dtype), te.prod, "cumprod")
+
+
+def cumulated(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., Expr], name: str) -> te.Tensor:
+    if x.ndim == 0:
+        return reshaped(rounded(x, dtype), ())
+    dim, wide = wrapped(dim, x.ndim), accumulator(dtype)
+    check_cumulated(x, dim)
+
+    def element(*i: Expr) -> Expr:
+        k = te.reduce_axis(i[dim] + 1, name="k")
+        return te.cast(combine(te.cast(x[moved(i, dim, k)], wide), axis=k), dtype)
+
+    return te.compute(x.shape, element, name=name)
+
+
+def later(better: str) -> Any:
+    """A reducer of values with their positions: of the extreme ones the last, and NaN is extreme."""
+
+    def combine(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        (x, i), (y, j) = a, b
+        keep = (x > y if better == ">" else x < y) | ((x == y) & (i > j))
+        if is_float(x.dtype):
+            keep = te.select(te.isnan(x) & te.isnan(y), i > j, keep | te.isnan(x))
+        return te.select(keep, x, y), te.select(keep, i, j)
+
+    def identity(dtype: str, index: str) -> tuple[float, int]:
+        worst = math.inf if is_float(dtype) else integer_limits(dtype)[1]
+        if better == ">":
+            worst = -math.inf if is_float(dtype) else integer_limits(dtype)[0]
+        return worst, -1  # loses every tie
+
+    return te.reducer(combine, identity, name="later")
+
+
+def running(x: te.Tensor, dim: int, better: str) -> tuple[te.Tensor, te.Tensor]:
+    """The extreme of all elements up to each, and where it is."""
+    if x.ndim == 0:
+        one = running(reshaped(x, (1,)), 0, better)
+        return reshaped(one[0], ()), reshaped(one[1], ())
+    dim = wrapped(dim, x.ndim)
+    check_cumulated(x, dim)
+    reducer = later(better)
+
+    def component(part: int) -> te.Tensor:
+        def element(*i: Expr) -> Expr:
+            k = te.reduce_axis(i[dim] + 1, name="k")
+            own = te.cast(x[moved(i, dim, k)], comparable(x.dtype))
+            return reducer((own, te.cast(k, INDEX)), k)[part]
+
+        return te.compute(x.shape, element, name="running")
+
+    return rounded(component(0), x.dtype), component(1)
+
+
+@lowers(aten.cummax.default, kind=Kind.REDUCTION)
+def cummax(x: te.Tensor, dim: int) -> tuple[te.Tensor, te.Tensor]:
+    return running(x, dim, ">")
+
+
+@lowers(aten.cummin.default, kind=Kind.REDUCTION)
+def cummin(x: te.Tensor, dim: int) -> tuple[te.Tensor, te.Tensor]:
+    return running(x, dim, "<")
+
+
+@lowers(aten.logcumsumexp.default, kind=Kind.REDUCTION)
+def logcumsumexp(x: te.Tensor, dim: int) -> te.Tensor:
+    if x.ndim == 0:
+        return reshaped(x, ())
+    dim = wrapped(dim, x.ndim)
+    check_cumulated(x, dim)
+    wide = rounded(x, accumulator(x.dtype))
+
+    def top(*i: Expr) -> Expr:
+        k = te.reduce_axis(i[dim] + 1, name="k")
+        return te.max(wide[moved(i, dim, k)], axis=k)
+
+    tops = te.compute(x.shape, top, name="top")
+
+    def finite(i: Sequence[Expr]) -> Expr:  # infinity minus infinity is no number
+        return te.select(te.isinf(tops[tuple(i)]), const(0, wide.dtype), tops[tuple(i)])
+
+    def total(*i: Expr) -> Expr:
+        k = te.reduce_axis(i[dim] + 1, name="k")
+        return te.sum(te.exp(wide[moved(i, dim, k)] - finite(i)), axis=k)
+
+    totals = te.compute(x.shape, total, name="total")
+    return te.compute(
+        x.shape, lambda *i: te.cast(te.log(totals[i]) + finite(i), x.dtype), name="logcumsumexp"
+    )
