@@ -20,7 +20,7 @@ from torch._ops import OpOverload
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.torch.graph import Target, spec_of
-from metaschedule.torch.lowering import LOWERINGS, Kind, lower
+from metaschedule.torch.lowering import LOWERINGS, Kind, NotLowered, lower
 from tests.torch.agreement import TOLERANCE, to_numpy, to_torch
 
 aten = torch.ops.aten
@@ -55,11 +55,23 @@ def of_one_dnn(x: torch.Tensor) -> torch.Tensor:
     return (x == -3) | (x >= torch.finfo(x.dtype).max)
 
 
+def is_far(x: torch.Tensor) -> torch.Tensor:
+    """For waves: the angle is not known any more where eager computes it, in the dtype at hand. Its 1 / x of
+    subnormals is infinite."""
+    return (x.abs() >= 1e4) | (x.abs() < torch.finfo(x.dtype).smallest_normal) & (x != 0)
+
+
 # Where eager gives something else, and why that is left.
 LEFT_OUT: dict[Target, Callable[..., torch.Tensor]] = {
     aten.gelu.default: of_one_dnn,
     aten.i0.default: overflows,
     aten.special_i1.default: overflows,
+    aten.special_modified_bessel_i0.default: overflows,
+    aten.special_modified_bessel_i1.default: overflows,
+    aten.special_bessel_j0.default: is_far,
+    aten.special_bessel_j1.default: is_far,
+    aten.special_bessel_y0.default: is_far,
+    aten.special_bessel_y1.default: is_far,
     aten.fmax.default: both_zero,
     aten.fmin.default: both_zero,
     aten.copysign.Tensor: is_sign_of_nan,
@@ -111,7 +123,10 @@ def test_edges(target: OpOverload, dtype: torch.dtype) -> None:
         except (RuntimeError, NotImplementedError) as why:
             pytest.skip(f"eager refuses: {why}")
     places = [te.placeholder(*spec_of(x), name=f"x{n}") for n, x in enumerate(given)]
-    (result,) = lower(target, places, {}, [spec_of(want)])
+    try:
+        (result,) = lower(target, places, {}, [spec_of(want)])
+    except NotLowered as why:
+        pytest.skip(str(why))
     assert result is not None
     got = to_torch(np.asarray(ms.build(ms.Schedule(te.program(places, [result])))(*map(to_numpy, given))))
     rtol, _ = TOLERANCE.get(want.dtype, (0, 0))

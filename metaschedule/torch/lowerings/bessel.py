@@ -14,6 +14,8 @@ import torch
 from ... import te
 from ...ir import Expr
 from ..dtypes import Promotion
+from ..lowering import NotLowered
+from .functions import is_negative
 from .pointwise import elementwise
 from .special import number, polynomial, wide
 
@@ -146,18 +148,32 @@ def far_away(x: Expr, order: int, turned: bool) -> Expr:
     return value * (math.sqrt(2 / math.pi) / te.sqrt(x))
 
 
+def narrow(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """The function for narrower dtypes: torch's float64 has 5 digits near 5, which is not what we give."""
+
+    def narrowed(x: Expr) -> Expr:
+        if x.dtype == "float64":
+            raise NotLowered("Bessel functions of float64, of which torch knows few digits")
+        return function(x)
+
+    narrowed.__name__ = function.__name__
+    return narrowed
+
+
 def first(order: int) -> Callable[[Expr], Expr]:
+    @narrow
     @wide
     def value(x: Expr) -> Expr:
         size = te.abs(x)
         near = near_first(te.minimum(size, FAR), order)
         result = te.select(size > FAR, far_away(te.maximum(size, FAR), order, turned=False), near)
-        return te.select(x < 0, -result, result) if order else result
+        return te.select(is_negative(x), -result, result) if order else result
 
     return value
 
 
 def second(order: int) -> Callable[[Expr], Expr]:
+    @narrow
     @wide
     def value(x: Expr) -> Expr:
         near = near_second(te.minimum(x, FAR), order)

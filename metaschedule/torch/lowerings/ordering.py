@@ -81,11 +81,12 @@ def at_rank(x: te.Tensor, dim: int, keepdim: bool, rank: Rank) -> tuple[te.Tenso
         return reshaped(values, ()), reshaped(positions, ())
     dim = wrapped(dim, x.ndim)
     shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
-    valid = te.compute(shape, lambda *i: numbers_in_row(x, dim, i), name="valid") if callable(rank) else None
+    valid = te.compute(shape, lambda *i: numbers_in_row(x, dim, i), name="valid")
 
     def chosen(i: Sequence[Expr]) -> tuple[Expr, ...]:
-        at = rank if valid is None else rank(valid[tuple(i)])  # pyright: ignore
-        return moved(i, dim, within(at, x.shape[dim]) if isinstance(at, Expr) else const(at, INDEX))
+        if isinstance(rank, int):
+            return moved(i, dim, const(rank, INDEX))
+        return moved(i, dim, within(rank(valid[tuple(i)]), x.shape[dim]))
 
     found = [te.compute(shape, lambda *i, t=t: t[chosen(i)], name="chosen") for t in sort(x, dim, False)]
     if not keepdim:

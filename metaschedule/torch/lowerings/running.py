@@ -25,7 +25,7 @@ LONGEST_CUMULATED = 128  # elements, until quadratic work is worse than a step i
 
 def check_cumulated(x: te.Tensor, dim: int) -> None:
     if x.shape[dim] > LONGEST_CUMULATED:
-        raise NotLowered(f"{x.shape[dim]} elements to accumulate, of more than {LONGEST_CUMULATED}")
+        raise NotLowered(f"a running result of {x.shape[dim]} elements, of more than {LONGEST_CUMULATED}")
 
 
 @lowers(aten.cumsum.default, kind=Kind.REDUCTION)
