@@ -189,7 +189,7 @@ def test_tensors_whose_bytes_cannot_be_counted(shape: tuple[int, ...]) -> None:
     ("call", "message"),
     [
         (
-            lambda: te.prod((te.placeholder((4,))[0],), te.reduce_axis(4)),
+            lambda: te.prod(PAIR, te.reduce_axis(4)),
             "prod: value must be one expression",
         ),
         (lambda: te.table([1, [2]], name="t"), "table t: values must be an array of numbers"),

@@ -8,6 +8,7 @@ from typing import Any
 from ..ir import Program
 from ..runtime import Executable
 from ..target import Target
+from ..verifier import check_depth
 from .constants import split_constants
 from .generate import generate
 
@@ -21,6 +22,7 @@ def executable(
 ) -> Executable:
     """Compile a program as it is. `constants` are values of parameters, by name; stages that depend on them
     alone are done now. `bounds` is that of `generate`."""
+    check_depth(program)
     values = dict(constants or {})
     preparation, kernel = split_constants(program, values)
     if preparation is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from metaschedule.ir import Buffer, Program, numpy_dtype
 
 from ..validation import checked
+from ..verifier import check_depth
 from .errors import InterpreterError
 from .memory import Memory, Tensor, element, fresh, given
 from .walk import Walk
@@ -33,6 +34,7 @@ def interpret(
     `lanes` is for tests of the interpreter itself: False never uses the fast path, True uses it
     wherever it applies, None where it also pays.
     """
+    check_depth(program)
     memory: Memory = {b: given(b, array) for b, array in zip(program.inputs, check_inputs(program, inputs))}
     memory |= {b: fresh(b) for b in program.outputs + program.allocs}
     try:

@@ -2,7 +2,8 @@
 
 `program_lines` yields (text, node) per line, so that marking, colouring and diffing need no second
 printer; `underline` marks nodes with a label. Names are made unique here, at print time, and only where
-scopes overlap. The output depends on nothing but the program.
+scopes overlap. The output depends on nothing but the program. What is deeper than programs may be (see
+`depth.py`) is shown as `...`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .buffer import Buffer, Region
+from .depth import MOST_DEPTH
 from .dtypes import INDEX, is_float, literal_dtype, numpy_dtype
 from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from .program import Program
 from .stmt import Annotations, Assert, Block, Body, For, If, Stmt, Store, TupleStore, While
 
 INDENT = "    "
+MOST_INDENTED = 100  # levels, which is what Python reads; deeper statements, and expressions, are `...`
+LONGEST_MARKED = 400  # characters of a line in an error
 RESERVED = frozenset({"T", "ms", "range", "True", "False", "None"})
 
 # Python's precedences, loosest first.
@@ -78,6 +82,7 @@ def underline(program: Program, marks: Mapping[Any, str], context: int = 40) -> 
             if at - 1 in keep or at == 0:
                 out.append(_indent_of(text) + "...")
             continue
+        text = text if len(text) <= LONGEST_MARKED else text[: LONGEST_MARKED - 3] + "..."
         out.append(text)
         if marks.get(node):
             code = text.strip()
@@ -125,6 +130,7 @@ class Printer:
         self.separate = separate or {}
         self.names: dict[Any, str] = {}  # variable or buffer -> its name here
         self.taken: set[str] = set()  # names visible now
+        self.inside = 0  # how many expressions are around
 
     # --- names ---
 
@@ -163,8 +169,14 @@ class Printer:
                 return text, UNARY_PRECEDENCE if text.startswith("-") else ATOM
             text = number(e) if math.isfinite(e.value) else f'"{e.value}"'
             return f"T.{e.dtype}({text})", ATOM
-        if isinstance(e, Binary):
-            return self.binary(e)
+        if self.inside == MOST_DEPTH:
+            return "...", ATOM
+        self.inside += 1
+        result = self.binary(e) if isinstance(e, Binary) else self.compound(e)
+        self.inside -= 1
+        return result
+
+    def compound(self, e: Expr) -> tuple[str, int]:
         if isinstance(e, Unary):
             if isinstance(e.a, Const) and e.op == "-":  # `-1` would read back as a constant
                 return f"T.neg({self.expr(e.a)})", ATOM
@@ -180,8 +192,8 @@ class Printer:
             return f'T.cast({self.expr(e.a)}, "{e.dtype}")', ATOM
         if isinstance(e, Call):
             partners = self.pair(*e.args) if len(e.args) == 2 else (None,) * len(e.args)
-            args = ", ".join(self.expr(x, p) for x, p in zip(e.args, partners, strict=True))
-            return f"T.{e.name}({args})", ATOM
+            args = [self.ranked(x, p)[0] for x, p in zip(e.args, partners, strict=True)]
+            return f"T.{e.name}({', '.join(args)})", ATOM
         return f"<{type(e).__name__}>", ATOM
 
     def pair(self, a: Expr, b: Expr) -> tuple[str | None, str | None]:
@@ -227,7 +239,9 @@ class Printer:
 
     def stmt(self, s: Stmt, depth: int) -> Iterator[Line]:
         pad = INDENT * depth
-        if isinstance(s, For):
+        if depth > MOST_INDENTED:
+            yield Line(f"{pad}...", s)
+        elif isinstance(s, For):
             yield from self.loop(s, depth)
         elif isinstance(s, Block):
             yield from self.block(s, depth)

@@ -18,7 +18,7 @@ from .buffer import Buffer, Region
 from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from .program import Program
 from .stmt import Assert, Block, Body, For, If, Stmt, Store, TupleStore, While
-from .visit import operands
+from .visit import bodies, operands
 
 Node = Program | Stmt | Expr
 
@@ -51,7 +51,7 @@ def encode(node: Node) -> list[str]:
     elif isinstance(node, Expr):
         encoder.expr(node)
     else:
-        encoder.stmt(node)
+        encoder.stmts(node)
     return encoder.words
 
 
@@ -74,39 +74,49 @@ class Encoder:
 
     def expr(self, e: Expr) -> None:
         words = self.words
-        if isinstance(e, Var):
-            words.append(self.id(e))
-        elif isinstance(e, Const):
-            words.append(f"{e.dtype}={e.value!r}")
-        elif isinstance(e, Binary):
-            words.append(e.op)
-            self.expr(e.a)
-            self.expr(e.b)
-        elif isinstance(e, Load):
-            words.append("load " + self.id(e.buffer))
-            for index in e.indices:
-                self.expr(index)
-        elif isinstance(e, Select):
-            words.append("select")
-            for part in (e.cond, e.a, e.b):
-                self.expr(part)
-        elif isinstance(e, Unary):
-            words.append("unary " + e.op)
-            self.expr(e.a)
-        elif isinstance(e, Cast):
-            words.append("cast " + e.dtype)
-            self.expr(e.a)
-        elif isinstance(e, Call):
-            words.append("call " + e.name)
-            for arg in e.args:
-                self.expr(arg)
-        else:
-            raise TypeError(f"cannot encode {type(e).__name__}")
+        waiting: list[Expr] = []
+        while True:
+            if isinstance(e, Var):
+                words.append(self.id(e))
+            elif isinstance(e, Const):
+                words.append(f"{e.dtype}={e.value!r}")
+            elif isinstance(e, Binary):
+                words.append(e.op)
+                waiting.append(e.b)
+                e = e.a
+                continue
+            else:
+                words.append(self.head(e))
+                waiting += operands(e)[::-1]
+            if not waiting:
+                return
+            e = waiting.pop()
 
-    def body(self, body: Body) -> None:
-        self.words.append(f"{len(body)}{{")
-        for s in body:
-            self.stmt(s)
+    def head(self, e: Expr) -> str:
+        """What an expression is, without its operands."""
+        if isinstance(e, Load):
+            return "load " + self.id(e.buffer)
+        if isinstance(e, Select):
+            return "select"
+        if isinstance(e, Unary):
+            return "unary " + e.op
+        if isinstance(e, Cast):
+            return "cast " + e.dtype
+        if isinstance(e, Call):
+            return "call " + e.name
+        raise TypeError(f"cannot encode {type(e).__name__}")
+
+    def stmts(self, *found: Stmt | Body) -> None:
+        """Statements and bodies, in order, with everything below them."""
+        waiting: list[Stmt | Body] = list(reversed(found))
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, tuple):
+                self.words.append(f"{len(node)}{{")
+                waiting += reversed(node)
+            else:
+                self.stmt(node)
+                waiting += reversed(bodies(node))
 
     def regions(self, regions: tuple[Region, ...]) -> None:
         self.words.append(f"{len(regions)}[")
@@ -125,13 +135,13 @@ class Encoder:
             self.words.append(plain(dict(annotations)))
 
     def stmt(self, s: Stmt) -> None:
+        """A statement without its bodies, which follow."""
         words = self.words
         if isinstance(s, For):
             words.append("for " + s.kind)
             self.expr(s.extent)
             words.append(self.id(s.var))
             self.annotations(s.annotations)
-            self.body(s.body)
         elif isinstance(s, Block):
             words.append(f"block {len(s.iters)} {len(s.predicate)}")
             for it, binding in zip(s.iters, s.bindings, strict=True):
@@ -144,8 +154,6 @@ class Encoder:
             self.regions(s.writes)
             self.annotations(s.annotations)
             self.buffers(s.allocs)
-            self.body(s.init)
-            self.body(s.body)
         elif isinstance(s, Store):
             words.append("store " + self.id(s.buffer))
             for index in s.indices:
@@ -153,16 +161,9 @@ class Encoder:
             self.expr(s.value)
         elif isinstance(s, TupleStore):
             words.append("together")
-            self.body(s.stores)
-        elif isinstance(s, If):
-            words.append("if")
+        elif isinstance(s, (If, While)):
+            words.append("if" if isinstance(s, If) else "while")
             self.expr(s.cond)
-            self.body(s.then)
-            self.body(s.orelse)
-        elif isinstance(s, While):
-            words.append("while")
-            self.expr(s.cond)
-            self.body(s.body)
         elif isinstance(s, Assert):
             words.append(f"assert {s.message!r}")
             self.expr(s.cond)
@@ -174,7 +175,7 @@ class Encoder:
         self.buffers(p.outputs)
         self.buffers(p.allocs)
         self.annotations(p.annotations)
-        self.body(p.body)
+        self.stmts(p.body)
 
 
 def plain(value: Any) -> str:

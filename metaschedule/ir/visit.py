@@ -82,15 +82,13 @@ def own_expressions(s: Stmt) -> Iterator[Expr]:
 
 def walk(node: Program | Stmt | Body) -> Iterator[Stmt]:
     """Every statement below (and including) `node`, in program order, outside first."""
-    if isinstance(node, Program):
-        node = node.body
-    if isinstance(node, tuple):
-        for child in node:
-            yield from walk(child)
-        return
-    yield node
-    for body in bodies(node):
-        yield from walk(body)
+    body = node.body if isinstance(node, Program) else node
+    waiting = list(reversed(body)) if isinstance(body, tuple) else [body]
+    while waiting:
+        s = waiting.pop()
+        yield s
+        for body in reversed(bodies(s)):
+            waiting += reversed(body)
 
 
 def expressions(node: Program | Stmt | Body) -> Iterator[Expr]:
@@ -126,6 +124,9 @@ def map_operands(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
         same = cond is e.cond and a is e.a and b is e.b
         return e if same else Select(cond, a, b, e.dtype)
     if isinstance(e, Call):
+        if len(e.args) == 1:  # most often; a chain of calls takes two stack frames less for each
+            a = f(e.args[0])
+            return e if a is e.args[0] else Call(e.name, (a,), e.dtype)
         args = map_all(e.args, f)
         return e if args is e.args else Call(e.name, args, e.dtype)
     if isinstance(e, Cast):

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import ScheduleError
 from ..ir import Block, For, Program, Var, walk
 from ..validation import Randomness, checked, random_numbers
+from ..verifier import check_depth
 from .distribution import Decision, Distribution, as_decision
 from .library.steps import LibrarySteps
 from .primitive.base import BlockRV, ExprRV, Handle, LoopRV, Primitive
@@ -55,6 +56,7 @@ class Schedule(
 
     @checked
     def __init__(self, program: Program, seed: Randomness = 0) -> None:
+        check_depth(program)
         self.state = State(program)
         self.rng = random_numbers(seed)
         self._instructions: list[Instruction] = []

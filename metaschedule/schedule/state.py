@@ -127,7 +127,10 @@ class State:
     def program(self) -> Program:
         """The program as it is now, definitions put in."""
         if self.printed is None:
-            body = self.build(ROOT, _Resolve(self), ())
+            try:
+                body = self.build(ROOT, _Resolve(self), ())
+            except RecursionError:
+                raise ScheduleError("loops are nested, or split and fused again, too deeply") from None
             self.printed = changed(self.original, body=body, allocs=self.allocs)
         return self.printed
 
@@ -160,6 +163,8 @@ class State:
         if known is None:
             return None
         if isinstance(known, Split):
+            if (whole := self.fused_again(known)) is not None:
+                return whole
             value: Expr = const(0)
             for digit in known.digits:
                 value = value * self.extents[digit] + digit
@@ -169,6 +174,13 @@ class State:
             stride = stride * self.extents[digit]
         value = known.whole // stride
         return value % self.extents[known.digits[known.index]] if known.index else value
+
+    def fused_again(self, split: Split) -> Var | None:
+        """The loop that all digits of a number were fused to, which is that number: f // 4 * 4 + f % 4."""
+        part = self.definitions.get(split.digits[0])
+        if type(part) is not FusedDigit or len(part.digits) != len(split.digits):
+            return None
+        return part.whole if all(a is b for a, b in zip(part.digits, split.digits)) else None
 
     def resolve(self, e: Expr) -> Expr:
         """`e` in terms of the loops that exist."""

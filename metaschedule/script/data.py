@@ -19,7 +19,7 @@ import numpy as np
 from .. import ir
 from ..errors import ScriptError
 from . import namespace
-from .source import MAX_DEPTH, Source
+from .source import Source
 
 BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -128,8 +128,8 @@ class Data:
     def static(self, node: ast.expr) -> Any:
         """A value known now: a shape, a dtype, annotations. Nothing but data and arithmetic."""
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.error(f"the data is nested more than {MAX_DEPTH} deep", node)
+        if self.depth > ir.MOST_DEPTH:
+            raise self.error(f"the data is nested more than {ir.MOST_DEPTH} deep", node)
         result = self.static_value(node)
         self.depth -= 1
         return result

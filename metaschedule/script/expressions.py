@@ -14,7 +14,6 @@ from typing import Any
 from .. import ir
 from . import namespace
 from .data import BINARY, STATIC, Captured, Data
-from .source import MAX_DEPTH
 
 COMPARE = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
@@ -70,9 +69,9 @@ class Expressions(Data):
 
     def value(self, node: ast.expr) -> Value:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
+        if self.depth > ir.MOST_DEPTH:
             raise self.error(
-                f"the expression is nested more than {MAX_DEPTH} deep: store partial results", node
+                f"the expression is nested more than {ir.MOST_DEPTH} deep: store partial results", node
             )
         method = METHODS.get(type(node))
         if method is None:
@@ -154,13 +153,13 @@ class Expressions(Data):
             result = self.source.build(node, ir.typed_binary, op, plain(result), plain(self.value(part)))
         return result
 
-    def check_chain(self, node: ast.expr, length: int) -> None:
-        """A flat chain of operators becomes a tree as deep as the chain is long."""
-        if self.depth + length > MAX_DEPTH:
-            raise self.error(f"more than {MAX_DEPTH} operators in a row: store partial results", node)
+    def check_chain(self, node: ast.expr, operands: int) -> None:
+        """A flat chain of operators becomes a tree as deep as it has operands."""
+        if self.depth + operands - 1 > ir.MOST_DEPTH:
+            raise self.error(f"more than {ir.MOST_DEPTH} operators in a row: store partial results", node)
 
     def comparison(self, node: ast.Compare) -> Value:
-        self.check_chain(node, len(node.ops))
+        self.check_chain(node, len(node.ops) + 1)
         left = self.value(node.left)
         result: Value | None = None
         for operation, right_node in zip(node.ops, node.comparators, strict=True):

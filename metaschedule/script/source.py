@@ -17,7 +17,6 @@ from ..errors import ScriptError
 R = TypeVar("R")
 
 MAX_CHARACTERS = 4_000_000  # some 300,000 values of embedded tables; the syntax tree takes a gigabyte
-MAX_DEPTH = 150  # of expressions: each level takes a few Python frames here and in every later pass
 
 
 class Source:

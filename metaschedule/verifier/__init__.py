@@ -10,19 +10,28 @@ buffers that are not declared; stores to inputs and tables; indices out of bound
 that do not fit; accesses a block's signature does not cover; iterators without binding or bound
 outside their extent; `init` without a reduction; unknown kinds and scopes; negative extents; one
 GPU axis with several extents; outputs that nothing writes; parameters given twice; annotations
-that are not plain data.
+that are not plain data; expressions and statements too deep inside each other.
 """
 
 from __future__ import annotations
 
-from ..ir import Program
+from ..errors import VerifyError
+from ..ir import Program, find_too_deep
 from ..validation import checked
 from .statements import Verifier
 
-__all__ = ["verify"]
+__all__ = ["check_depth", "verify"]
+
+
+def check_depth(program: Program) -> None:
+    """Refuse what is too deep for passes that recurse; see `ir/depth.py`."""
+    if (found := find_too_deep(program)) is not None:
+        statement, why = found
+        raise VerifyError(why, {statement: "here"}, "store partial results", program)
 
 
 @checked
 def verify(program: Program) -> None:
     """Raise `VerifyError` if `program` breaks a rule; the message shows the place."""
+    check_depth(program)
     Verifier(program).run()

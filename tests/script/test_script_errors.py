@@ -228,7 +228,7 @@ BOMBS = {
     "comparisons": " < ".join(["1"] * 100_000),
     "conjunctions": " and ".join(["True"] * 100_000),
     "arguments": "T.min(" + ", ".join(["1"] * 100_000) + ")",
-    "calls": "T.exp(" * 90 + "1.0" + ")" * 90 + " + 1.0" * 100,
+    "calls": "T.exp(" * 90 + "1.0" + ")" * 90 + " + 1.0" * 130,
     "digits": "9" * 100_000,
     "huge number": "9" * 400,
     "null": "\0",

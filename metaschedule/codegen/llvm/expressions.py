@@ -159,7 +159,7 @@ class ExpressionEmitter(Memory):
             def branch(part: Expr) -> Callable[[], Value]:
                 def inside() -> Value:
                     with self.scope():
-                        value = self.evaluate(part)
+                        value = self.select(part) if isinstance(part, Select) else self.evaluate(part)
                         return value if uniform else self.spread(value)
 
                 return inside

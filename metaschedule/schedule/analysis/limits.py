@@ -1,4 +1,5 @@
-"""Sizes that index arithmetic can hold: it has 64 bits, and wraps without a word."""
+"""Sizes that index arithmetic can hold, as it has 64 bits and wraps without a word; and how large expressions
+may grow."""
 
 from __future__ import annotations
 
@@ -7,11 +8,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...errors import ScheduleError
-from ...ir import Var
+from ...ir import (
+    MOST_DEPTH,
+    Body,
+    Buffer,
+    Expr,
+    Load,
+    Var,
+    expressions,
+    height,
+    own_expressions,
+    subexpressions,
+    walk,
+)
 from ...validation import HIGH
 from ..state import Key, State
 
 LARGEST_ELEMENT = 8  # bytes
+MOST_NODES = 1 << 16  # of a block's expressions: y = x + x, inlined n times, is 2**n of them
 
 
 def check_count(count: int, what: str, marks: Mapping[Any, str]) -> None:
@@ -26,6 +40,19 @@ def check_elements(extents: Iterable[int], what: str, marks: Mapping[Any, str]) 
     """Refuse a buffer whose bytes 63 bits cannot count."""
     count = math.prod(max(1, n) for n in extents)
     check_count(count * LARGEST_ELEMENT, f"the bytes of {what}", marks)
+
+
+def check_inlined(buffer: Buffer, value: Expr, body: Body, marks: Mapping[Any, str]) -> None:
+    """Refuse to put `value` wherever `body` reads `buffer` if that becomes too large or too deep."""
+    around = list(expressions(body))
+    reads = sum([type(e) is Load and e.buffer is buffer for e in around])
+    size = sum([1 for _ in subexpressions(value)])
+    if size * reads > MOST_NODES:
+        raise ScheduleError(f"the expressions would have more than {MOST_NODES} parts", marks)
+    if size + len(around) > MOST_DEPTH:  # else they cannot be that deep
+        deepest = max(height(e) for s in walk(body) for e in own_expressions(s))
+        if deepest + height(value) > MOST_DEPTH:
+            raise ScheduleError(f"expressions would be more than {MOST_DEPTH} inside each other", marks)
 
 
 def check_nest(s: State, loop: Var, iterations: int) -> None:

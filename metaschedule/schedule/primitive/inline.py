@@ -35,6 +35,7 @@ from ..analysis.elementwise import (
     stored_loads,
 )
 from ..analysis.instances import covers_domain
+from ..analysis.limits import check_inlined
 from ..analysis.signature import refresh_scopes, with_signature
 from ..analysis.touching import Access, accesses, why_sources_change
 from ..state import State
@@ -62,6 +63,7 @@ class ComputeInline(Primitive):
                4. it is read only in the bodies of blocks after it, in the same scope, at what it writes
                5. what it reads is not written again after it
                6. it runs at every point of its iterators, or its reads are in bounds at all of them
+               7. no expression becomes too large or too deep
     """
 
     block: BlockRV
@@ -116,6 +118,7 @@ class ComputeInline(Primitive):
             region = next(r for r in reader.reads if r.buffer is buffer)
             if not whole and not contains(written, region, domain_of(reader)):
                 raise ScheduleError(f"block {reader.name!r} may read more than is written", marks)
+            check_inlined(buffer, store.value, reader.init + reader.body, marks)
             new = changed(reader, init=put.body(reader.init), body=put.body(reader.body))
             if new is reader:
                 raise ScheduleError(f"block {reader.name!r} reads {buffer.name} in its signature only", marks)

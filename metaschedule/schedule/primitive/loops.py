@@ -18,6 +18,12 @@ from ..analysis.touching import touch
 from ..state import State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
+LONGEST_NAME = 128  # of a loop: split and fused again n times, `i` would have 2**n letters
+
+
+def joined_name(loops: Sequence[Var]) -> str:
+    return "_".join([v.name for v in loops])[:LONGEST_NAME].rstrip("_")
+
 
 def check_plain(loop: For, what: str) -> None:
     """A loop that has been given a kind or notes says something about the loop as it is."""
@@ -165,7 +171,7 @@ class Fuse(Primitive):
 
     def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
         digits = tuple(loop.var for loop in plan)
-        fused = s.fresh("_".join(v.name for v in digits))
+        fused = s.fresh(joined_name(digits))
         extent = reduce(product, [loop.extent for loop in plan])
         body = s.children[digits[-1]]
         s.replace(digits[0], [fused])

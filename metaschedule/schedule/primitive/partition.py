@@ -34,7 +34,7 @@ from ...ir import (
 from ..analysis.dependence import fusion_preventing_dependence
 from ..state import Key, State
 from .base import ExprRV, LoopRV, Primitive, Steps, primitive
-from .loops import check_plain
+from .loops import check_plain, joined_name
 
 
 @dataclass(slots=True)
@@ -321,7 +321,7 @@ class Merge(Primitive):
             )
 
     def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
-        merged = Var("_".join(loop.var.name for loop in plan))
+        merged = Var(joined_name([loop.var for loop in plan]))
         body = [key for loop in plan for key in s.children[loop.var]]
         s.replace(plan[0].var, [merged])
         for loop in plan[1:]:

@@ -33,6 +33,7 @@ from ..analysis.elementwise import (
 )
 from ..analysis.independence import order_matters
 from ..analysis.instances import covers_domain
+from ..analysis.limits import check_inlined
 from ..analysis.signature import refresh_scopes, with_signature
 from ..analysis.touching import Access, accesses, shared_variables, why_sources_change
 from ..state import State
@@ -59,6 +60,7 @@ class ReverseComputeInline(Primitive):
                4. both blocks run at every point of their iterators
                5. what the block reads besides is final where the producer runs
                6. what the block writes is not touched before it, nor written elsewhere in the loops around
+               7. no expression becomes too large or too deep
     Elements that are computed and not read get a predicate.
     """
 
@@ -91,6 +93,8 @@ class ReverseComputeInline(Primitive):
                     marks={each.name: "runs on a part of them"},
                 )
         self.check_moves(s, events, block, store, producer)
+        marks = {producer.name: f"writes {buffer.name}", block.name: f"reads {buffer.name}"}
+        check_inlined(buffer, made.value, (store,), marks)
         put = PutProduct(buffer, made.value, solved)
         new = Store(store.buffer, tuple([put.expr(i) for i in store.indices]), put.expr(store.value))
         at = {it.var: b for it, b in zip(producer.iters, producer.bindings, strict=True)}
