@@ -1,7 +1,7 @@
 """Tensor programs: expressions, buffers, loops, blocks; printing, structural equality and hash."""
 
 from .buffer import Buffer, Region, check_indices, check_shape, load
-from .depth import MOST_DEPTH, find_too_deep, is_too_deep
+from .depth import MOST_DEPTH, find_too_deep
 from .dtypes import (
     DTYPES,
     FLOATS,
