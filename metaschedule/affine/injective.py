@@ -10,29 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir import Const, Expr, Var, as_int, const
+from ..ir import Const, Expr, Var, as_int
 from .alias import require_common_index
-from .instance import Instance
-from .nest import Iterators
+from .instance import WIDE, Instance
+from .nest import NO_LOOPS
 from .system import System
 
 
 def is_injective(
-    ranges: Sequence[tuple[Expr, Expr]], extents: Mapping[Var, int], guards: Sequence[Expr] = ()
+    ranges: Sequence[tuple[Expr, Expr]], extents: Mapping[Var, int | None], guards: Sequence[Expr] = ()
 ) -> bool | None:
     """Whether no two points of these variables, at which the guards hold, have an element of a region in
-    common; None if that is not known. Two points differ in a first variable: by which is tried in turn."""
+    common; None if that is not known. An extent of None is any number. Two points differ in a first variable:
+    by which is tried in turn."""
     if are_plain(ranges, extents):
         return True
     answer: bool | None = True
-    variables = list(extents.items())
-    nest = Iterators({var: const(count) for var, count in variables})
+    variables = [(var, WIDE if count is None else count) for var, count in extents.items()]
     for at, (_, size) in enumerate(variables):
         if size <= 1:
             continue
         system = System()
-        one = Instance(system, nest)
-        other = Instance(system, nest, twin=one)
+        one = Instance(system, NO_LOOPS)
+        other = Instance(system, NO_LOOPS, twin=one)
         for n, (var, count) in enumerate(variables):
             here = one.known[var] = one.fresh(0, count - 1, var)
             if n < at:
@@ -54,8 +54,8 @@ def is_injective(
     return answer
 
 
-def are_plain(ranges: Sequence[tuple[Expr, Expr]], extents: Mapping[Var, int]) -> bool:
+def are_plain(ranges: Sequence[tuple[Expr, Expr]], extents: Mapping[Var, int | None]) -> bool:
     """Whether each variable that takes several values is an index of its own."""
     plain = {start for start, _ in ranges if type(start) is Var}
     single = all(type(count) is Const and as_int(count) == 1 for _, count in ranges)
-    return single and all(var in plain or size <= 1 for var, size in extents.items())
+    return single and all(var in plain or (size is not None and size <= 1) for var, size in extents.items())

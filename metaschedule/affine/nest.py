@@ -26,11 +26,14 @@ class Variables(Protocol):
     def extents(self) -> Mapping[Var, Expr]: ...
 
 
-class Iterators(NamedTuple):
-    """The iterators of a block, which are no loops and have no definitions."""
+class NoLoops(NamedTuple):
+    """For questions about variables that are all given."""
 
-    extents: Mapping[Var, Expr]
     definitions: Mapping[Var, Definition] = MappingProxyType({})
+    extents: Mapping[Var, Expr] = MappingProxyType({})
+
+
+NO_LOOPS = NoLoops()
 
 
 class Nest(Variables, Protocol):

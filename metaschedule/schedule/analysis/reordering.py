@@ -6,8 +6,8 @@ from ...affine.definitions import leaf_loops_by_kind
 from ...errors import ScheduleError
 from ...ir import Block, Var
 from ..state import State
+from .block_dependence import order_matters
 from .dependence import loop_carried_dependence
-from .independence import order_matters
 from .instances import check_once
 from .reducers import commutes
 from .touching import touch

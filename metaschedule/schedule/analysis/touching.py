@@ -28,7 +28,7 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT, Key, State
-from .independence import order_matters
+from .block_dependence import order_matters
 
 Buffers = frozenset[Buffer]
 NONE: Buffers = frozenset()

@@ -9,7 +9,7 @@ from typing import Any
 from ...arith import Domain, IndexMap, negation, simplify
 from ...errors import ScheduleError
 from ...ir import Block, Expr, For, Iter, Substitute, Var, as_int, const, free_vars, substitute
-from ..analysis.independence import order_matters
+from ..analysis.block_dependence import order_matters
 from ..analysis.index_text import Texts, image_shape, index_map
 from ..analysis.instances import runs_once_per_point
 from ..analysis.reducers import find_reducer

@@ -26,7 +26,7 @@ from ...ir import (
     free_vars,
     loads,
 )
-from ..analysis.independence import order_matters
+from ..analysis.block_dependence import order_matters
 from ..analysis.instances import binds_injectively
 from ..analysis.signature import with_signature
 from ..state import Key, State

@@ -22,7 +22,7 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.independence import check_independent
+from ..analysis.block_dependence import check_independent
 from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
 from ..analysis.touching import touch
 from ..state import ROOT, State

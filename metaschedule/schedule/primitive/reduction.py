@@ -20,7 +20,7 @@ from ...ir import (
     Var,
     changed,
 )
-from ..analysis.independence import check_independent
+from ..analysis.block_dependence import check_independent
 from ..analysis.instances import (
     check_kinds_apart,
     check_not_empty,

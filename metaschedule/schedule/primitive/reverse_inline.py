@@ -21,6 +21,7 @@ from ...ir import (
     same_expr,
     substitute,
 )
+from ..analysis.block_dependence import order_matters
 from ..analysis.elementwise import (
     check_one_scope,
     check_only_writer,
@@ -31,7 +32,6 @@ from ..analysis.elementwise import (
     single_store,
     stored_loads,
 )
-from ..analysis.independence import order_matters
 from ..analysis.instances import covers_domain
 from ..analysis.limits import check_inlined
 from ..analysis.signature import refresh_scopes, with_signature

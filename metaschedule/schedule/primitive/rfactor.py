@@ -25,7 +25,7 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.independence import check_independent
+from ..analysis.block_dependence import check_independent
 from ..analysis.instances import (
     at_zero,
     check_kinds_apart,

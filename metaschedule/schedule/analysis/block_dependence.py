@@ -2,8 +2,8 @@
 
 An instance is one point of the block's iterators. What one instance writes, another may see, unless
 
-- every element that is written belongs to one point of the spatial iterators, and is read (if at all) only
-  by the instances that write it; and
+- every element that is written belongs to one point of the spatial iterators (`is_injective`), and is read
+  (if at all) only by the instances that write it; and
 - instances that share elements (they differ in reduction iterators only) combine them by an operation in
   which order does not matter, or keep their order (`reordering.py`).
 """
@@ -12,22 +12,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...arith import iteration_map, simplify
+from ...affine.injective import is_injective
+from ...affine.interned import number
 from ...errors import ScheduleError
 from ...ir import (
     Block,
     Body,
-    Expr,
     Iter,
     Load,
     Store,
-    Var,
     as_int,
     expressions,
     free_vars,
     same_expr,
-    subexpressions,
-    substitute,
     walk,
 )
 from ..state import State
@@ -54,7 +51,10 @@ def _dependence(iters: tuple[Iter, ...], init: Body, body: Body) -> str | None:
         used = {v for index in store.indices for v in free_vars(index)}
         if not used <= set(spatial):
             return f"where it stores to {store.buffer.name} depends on more than its spatial iterators"
-        if not set(moving) <= used or not _is_injective(store.indices, spatial):
+        if (
+            not set(moving) <= used
+            or is_injective([(e, number(1)) for e in store.indices], spatial) is not True
+        ):
             return f"several instances may store to the same element of {store.buffer.name}"
     for e in expressions((*init, *body)):
         if isinstance(e, Load):
@@ -73,32 +73,13 @@ def check_independent(s: State, block: Block) -> None:
 
 
 def stores_tiles(block: Block) -> bool:
-    """Whether blocks with loops inside write tiles that do not overlap, and read no others: each spatial
-    iterator moves some dimension of the written regions by at least their size."""
+    """Whether blocks with loops inside write tiles that do not overlap, and read no others."""
     read = {r.buffer for r in block.reads}
     if any(w.buffer in read for w in block.writes) or not block.writes:
         return False
-    spatial = [it.var for it in block.iters if it.kind == "spatial" and as_int(it.extent) != 1]
-    reducing = {it.var for it in block.iters if it.kind == "reduce"}
+    spatial = {it.var: as_int(it.extent) for it in block.iters if it.kind == "spatial"}
     for region in block.writes:
-        apart: set[Var] = set()
-        for start, extent in region.ranges:
-            used, size = free_vars(start), as_int(extent)
-            if reducing & set(used) or any(isinstance(x, Load) for x in subexpressions(start)):
-                return False
-            if len(used) == 1 and size is not None:
-                var = used[0]
-                step = as_int(simplify(substitute(start, {var: var + 1}) - start))
-                if step is not None and step >= size:
-                    apart.add(var)
-        if not all(v in apart for v in spatial):
+        used = {v for start, _ in region.ranges for v in free_vars(start)}
+        if not used <= set(spatial) or is_injective(region.ranges, spatial) is not True:
             return False
     return True
-
-
-def _is_injective(indices: tuple[Expr, ...], spatial: dict[Var, int | None]) -> bool:
-    """Whether different points of the spatial iterators certainly have different indices."""
-    if all(isinstance(index, Var) for index in indices) and len({*indices}) == len(indices):
-        return True  # each index is an iterator of its own
-    mapped = iteration_map(indices, {v: n for v, n in spatial.items() if n is not None})
-    return mapped is not None and mapped.injective
