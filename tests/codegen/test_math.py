@@ -18,8 +18,12 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from metaschedule.codegen.math import declarations, definition, externals, symbol
+from metaschedule.codegen.llvm.arithmetic import function_symbol
+from metaschedule.codegen.llvm.functions import Defined, define, vector_libraries
 from metaschedule.ir.expr import FUNCTIONS
+from metaschedule.runtime.compile import target_machine
+from metaschedule.runtime.loader import find_symbol
+from metaschedule.target import native, resolve
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,12 +38,7 @@ PREDICATES = ("isnan", "isinf")
 UNARY = [name for name, arity in FUNCTIONS.items() if arity == 1]
 TYPES = {"float32": "float", "float64": "double"}
 
-TARGETS = {
-    "x86_64-unknown-linux-gnu": ("haswell", ""),
-    "x86_64-pc-linux-gnu": ("skylake-avx512", ""),
-    "aarch64-unknown-linux-gnu": ("generic", ""),
-    "riscv64-unknown-linux-gnu": ("generic-rv64", "+m,+a,+f,+d,+c,+v"),
-}
+TARGETS = ("x86-64-v3", "x86-64-v4", "aarch64", "riscv64")
 
 
 # --- compiling ----------------------------------------------------------------------------------
@@ -95,7 +94,7 @@ entry:
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
   {loads}
-  %r = call {returned} @{symbol(name, dtype, lanes)}({values})
+  %r = call {returned} @{function_symbol(name, dtype, lanes)}({values})
   {convert}
   %q = getelementptr {step}, ptr %out, i64 %i
   store {stored} %s, ptr %q, align 1
@@ -108,24 +107,32 @@ end:
 """
 
 
+def whole_module(defined: dict[str, Defined], dtype: str, lanes: int) -> str:
+    """Functions, which must live together, each with a loop `k.NAME`."""
+    declared = frozenset[str]().union(*(d.declared for d in defined.values()))
+    text = "\n".join(sorted(declared)) + "\n"
+    for name, d in defined.items():
+        text += d.text + loop(name, dtype, lanes, f"k.{name}")
+    return text
+
+
+def externals(defined: dict[str, Defined]) -> set[str]:
+    return set[str]().union(*(d.externals for d in defined.values()))
+
+
 @cache
 def compiled(dtype: str, lanes: int) -> dict[str, Callable[..., Array]]:
-    """Every function of one type and width, from one module: they must live together."""
-    names = list(FUNCTIONS)
-    declared = frozenset[str]().union(*(declarations(name, dtype, lanes) for name in names))
-    text = "\n".join(sorted(declared))
-    for name in names:
-        text += definition(name, dtype, lanes) + loop(name, dtype, lanes, f"k.{name}")
-    machine, libm = host(), ctypes.CDLL("libm.so.6")
-    builder = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(optimised(text, machine)))
-    for called in set[str]().union(*(externals(name, dtype) for name in names)):
-        address = ctypes.cast(getattr(libm, called), ctypes.c_void_p).value
-        assert address is not None
-        builder.import_symbol(called, address)
-    for name in names:
+    """Every function of one type and width, as this machine has them."""
+    defined = {name: define(name, dtype, lanes, vector_libraries(native())) for name in FUNCTIONS}
+    machine = host()
+    code = machine.emit_object(optimised(whole_module(defined, dtype, lanes), machine))
+    builder = llvm.JITLibraryBuilder().add_object_img(code)
+    for called in externals(defined):
+        builder.import_symbol(called, find_symbol(called))
+    for name in FUNCTIONS:
         builder.export_symbol(f"k.{name}")
     library = builder.link(jit(), f"math.{dtype}.{lanes}")
-    return {name: caller(library, name, dtype, lanes) for name in names}
+    return {name: caller(library, name, dtype, lanes) for name in FUNCTIONS}
 
 
 def caller(library: Any, name: str, dtype: str, lanes: int) -> Callable[..., Array]:
@@ -276,7 +283,7 @@ def test_nan_infinity_and_zero_are_numpys(name: str, dtype: str):
     np.testing.assert_array_equal((got == 0) & np.signbit(got), (want == 0) & np.signbit(want))
 
 
-@pytest.mark.parametrize("lanes", [1, 4, 8])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", [name for name in UNARY if name not in PREDICATES])
 def test_float64_is_the_c_librarys(name: str, lanes: int):
     rng = np.random.default_rng(3)
@@ -353,56 +360,60 @@ def test_saturation_is_exact():
 
 
 def test_form_of_the_text():
-    assert symbol("exp", "float32", 8) == "ms.exp.v8f32"
-    assert symbol("exp", "float64", 1) == "ms.exp.f64"
+    exp = define("exp", "float32", 8)
     head = "define internal <8 x float> @ms.exp.v8f32(<8 x float> %x) alwaysinline nounwind {"
-    assert definition("exp", "float32", 8).startswith(head)
-    assert "define internal <4 x i1> @ms.isnan.v4f32" in definition("isnan", "float32", 4)
-    fma = "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)"
-    assert fma in declarations("exp", "float32", 8)
+    assert exp.text.startswith(head)
+    assert "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)" in exp.declared
+    assert "define internal <4 x i1> @ms.isnan.v4f32" in define("isnan", "float32", 4).text
+    assert "define internal double @ms.exp.f64(double %x)" in define("exp", "float64", 1).text
 
 
 def test_what_the_c_library_is_needed_for():
-    needed = {name: externals(name, "float32") for name in FUNCTIONS}
+    needed = {name: define(name, "float32", 8).externals for name in FUNCTIONS}
     far = {"sin": {"sinf"}, "cos": {"cosf"}, "tan": {"tanf"}}
     assert {name: names for name, names in needed.items() if names} == far
-    assert externals("sigmoid", "float64") == {"exp"}
-    assert externals("rsqrt", "float64") == set()
+    assert define("sigmoid", "float64", 8).externals == {"exp"}
+    assert define("rsqrt", "float64", 8).externals == set()
 
 
+@pytest.mark.skipif(not find_symbol("_ZGVdN4v_exp"), reason="the C library has no vector functions")
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("target", "lanes", "called"),
     [
-        (("gamma", "float32", 4), "unknown function 'gamma'; known are exp, "),
-        (("exp", "float16", 4), "exp is defined for float32 and float64, got float16"),
-        (("exp", "float32", 0), "lanes must be positive, got 0"),
+        ("x86-64-v2", 2, "_ZGVbN2v_exp"),
+        ("x86-64-v2", 8, "_ZGVbN2v_exp"),
+        ("x86-64-v3", 4, "_ZGVdN4v_exp"),
+        ("x86-64-v3", 6, "_ZGVbN2v_exp"),
+        ("x86-64-v3", 5, "exp"),
+        ("x86-64-v4", 24, "_ZGVeN8v_exp"),
+        ("x86-64-v4", 12, "_ZGVdN4v_exp"),
+        ("x86-64-v4,vector_bytes=32", 8, "_ZGVdN4v_exp"),
+        ("x86-64-v4", 1, "exp"),
+        ("aarch64", 4, "exp"),
+        ("riscv64", 4, "exp"),
     ],
 )
-def test_refusals(args: tuple[str, str, int], message: str):
-    for function in (symbol, definition, declarations):
-        with pytest.raises(ValueError, match=re.escape(message)):
-            function(*args)
+def test_vector_functions_of_the_c_library(target: str, lanes: int, called: str):
+    libraries = vector_libraries(resolve(target))
+    assert define("exp", "float64", lanes, libraries).externals == {called}
+    if len(called) > 3:
+        assert define("pow", "float64", lanes, libraries).externals == {called.replace("v_exp", "vv_pow")}
+    assert define("exp", "float32", lanes, libraries).externals == set()
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 5, 8, 16])
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("triple", TARGETS)
-def test_every_target_compiles_all_and_calls_only_externals(triple: str, dtype: str, lanes: int):
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    cpu, features = TARGETS[triple]
-    machine = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
-    )
-    declared = frozenset[str]().union(*(declarations(name, dtype, lanes) for name in FUNCTIONS))
-    text = f'target triple = "{triple}"\n' + "\n".join(sorted(declared))
-    for name in FUNCTIONS:
-        text += definition(name, dtype, lanes) + loop(name, dtype, lanes, f"k.{name}")
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_compiles_all_and_calls_only_externals(name: str, dtype: str, lanes: int):
+    target = resolve(name)
+    machine = target_machine(target)
+    defined = {name: define(name, dtype, lanes, vector_libraries(target)) for name in FUNCTIONS}
+    text = f'target triple = "{target.triple}"\n' + whole_module(defined, dtype, lanes)
     assembly = machine.emit_assembly(optimised(text, machine))
     assert all(f"k.{name}:" in assembly for name in FUNCTIONS)
     calls = re.findall(r"^\s+(?:callq?|jmp|bl|tail)\s+([A-Za-z_][\w.]*)", assembly, re.MULTILINE)
     outside = {called for called in calls if not called.startswith(("ms.", ".L"))}
-    assert outside == set[str]().union(*(externals(name, dtype) for name in FUNCTIONS))
+    assert outside == externals(defined)
 
 
 # --- the long run -------------------------------------------------------------------------------

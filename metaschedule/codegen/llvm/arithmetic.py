@@ -4,14 +4,16 @@ NaN, integers wrap round, nothing traps (integer division by zero is checked, se
 from __future__ import annotations
 
 from ...ir import Binary, as_int, is_float, is_integer
-from .. import math as vector_math
 from .conversions import Conversions
-from .values import BYTES, Value, constant, register_type
+from .values import BYTES, Value, constant, intrinsic_suffix, register_type
 
 SIGNED = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 UNSIGNED = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
 ORDERED = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
 FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+INTRINSICS = {
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc", "abs": "fabs",
+}  # fmt: skip
 INTEGER_OPS = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
 
 
@@ -30,7 +32,7 @@ class Arithmetic(Conversions):
         if op in ("min", "max"):
             return self.intrinsic(("u" if dtype == "uint8" else "s") + op, dtype, a, b)
         if op in ("<<", ">>"):
-            return self.shift(op, a, b)
+            return self.shift(op, a, b, as_int(e.b))
         return self.integer_division(e, a, b)
 
     def compare(self, op: str, a: Value, b: Value) -> Value:
@@ -57,9 +59,11 @@ class Arithmetic(Conversions):
             if first.dtype == "uint8":
                 return first
             return self.intrinsic("abs", first.dtype, first, extra="i1 false")
+        if name in INTRINSICS:
+            return self.rounded(self.intrinsic(INTRINSICS[name], dtype, first))
         working = "float64" if first.dtype == "float64" else "float32"
         self.math_used.add((name, working, first.lanes))
-        symbol = vector_math.symbol(name, working, first.lanes)
+        symbol = function_symbol(name, working, first.lanes)
         operands = ", ".join(a.typed for a in args)
         text = self.f.emit(f"call {register_type(dtype, first.lanes)} @{symbol}({operands})")
         return self.rounded(Value(text, dtype, first.lanes))
@@ -155,19 +159,30 @@ class Arithmetic(Conversions):
         moved = self.operation(f"add {rest.typed}, {b.text}", dtype, a)
         return self.operation(f"select {fix.typed}, {moved.typed}, {rest.typed}", dtype, a)
 
-    def shift(self, op: str, a: Value, b: Value) -> Value:
-        """Shifts by the width or more give 0 (or the sign), as NumPy has it."""
+    def shift(self, op: str, a: Value, b: Value, by: int | None) -> Value:
+        """Shifts by the width or more give 0 (or the sign), as NumPy has it. `by`: how far, if known."""
         bits = BYTES[a.dtype] * 8
         arithmetic = op == ">>" and a.dtype != "uint8"
+        name = "shl" if op == "<<" else "ashr" if arithmetic else "lshr"
+        if by is not None and 0 <= by < bits:
+            return self.operation(f"{name} {a.typed}, {b.text}", a.dtype, a)
         last = constant(bits - 1, a.dtype, a.lanes)
         inside = self.operation(f"icmp ule {b.typed}, {last.text}", "bool", a)
         amount = self.operation(f"select {inside.typed}, {b.typed}, {last.typed}", a.dtype, a)
-        name = "shl" if op == "<<" else "ashr" if arithmetic else "lshr"
         result = self.operation(f"{name} {a.typed}, {amount.text}", a.dtype, a)
         if arithmetic:
             return result
         zero = constant(0, a.dtype, a.lanes)
         return self.operation(f"select {inside.typed}, {result.typed}, {zero.typed}", a.dtype, a)
+
+
+def function_symbol(name: str, dtype: str, lanes: int) -> str:
+    """What a function of floats is called: see `functions`.
+
+    >>> function_symbol("exp", "float32", 8)
+    'ms.exp.v8f32'
+    """
+    return f"ms.{name}.{intrinsic_suffix(dtype, lanes)}"
 
 
 def is_literal(v: Value) -> bool:

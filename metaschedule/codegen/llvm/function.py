@@ -13,8 +13,8 @@ from .values import Value
 
 
 class Function:
-    def __init__(self, name: str, parameters: list[str], attributes: str) -> None:
-        self.head = f"define internal void @{name}({', '.join(parameters)}) {attributes} {{"
+    def __init__(self, name: str, parameters: list[str], attributes: str, result: str = "void") -> None:
+        self.head = f"define internal {result} @{name}({', '.join(parameters)}) {attributes} {{"
         self.allocas: list[str] = []
         self.lines: list[str] = []
         self.block = "entry"  # the label of the block being written: what a phi must name

@@ -20,11 +20,11 @@ from collections.abc import Iterable
 from ...ir import Body, Buffer, For, Load, Store, expressions, identifier, walk
 from ...runtime import ArgSpec, Failure, Kernel
 from ...target import Target
-from .. import math as vector_math
 from ..lower import Lowered
 from ..lower.storage_allocation import part_of
 from .affine import Affine
 from .function import Function
+from .functions import define, vector_libraries
 from .statements import StatementEmitter
 from .values import literal, memory_type
 
@@ -86,9 +86,10 @@ class Module:
             self.functions.append(FAIL)
         externals = set(self.externals)
         for function, dtype, lanes in sorted(self.math_used):
-            self.functions.append(vector_math.definition(function, dtype, lanes))
-            self.declared |= vector_math.declarations(function, dtype, lanes)
-            externals |= set(vector_math.externals(function, dtype))
+            defined = define(function, dtype, lanes, vector_libraries(self.target))
+            self.functions.append(defined.text)
+            self.declared |= defined.declared
+            externals |= defined.externals
         text = "\n\n".join([*self.globals, "\n".join(sorted(self.declared)), *self.functions])
 
         def specs(buffers: tuple[Buffer, ...]) -> tuple[ArgSpec, ...]:
