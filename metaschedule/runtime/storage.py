@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import struct
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -55,15 +57,23 @@ def write(path: str | os.PathLike[str], stored: Stored) -> None:
     ).encode()
     body = b"".join((header, *blobs.values()))
     head = HEAD.pack(MAGIC, VERSION, len(header), digest(body))
+    with written_whole(path) as file:
+        file.write(head + body)
+
+
+@contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file that replaces the one at `path` once all is written, and not if that fails."""
     destination = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=destination.parent, prefix=destination.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(head + body)
-        os.replace(temporary, destination)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    temporary = destination.with_name(f"{destination.name[:100]}.{secrets.token_hex(8)}")
+    with open(temporary, "xb") as file:  # not by `tempfile`, whose files nobody else may read
+        try:
+            yield file
+            file.close()
+            os.replace(temporary, destination)
+        except BaseException:
+            os.unlink(temporary)
+            raise
 
 
 def read(path: str | os.PathLike[str]) -> Stored:

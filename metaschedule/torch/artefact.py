@@ -1,8 +1,8 @@
 """`compile`: an exported model ahead of time; `save` and `load`: a file that runs it in another process.
 
 The file is a zip of the plan (JSON), the kernels' object code and the constants, with a digest of them all:
-what has been damaged or edited is refused. Reading one executes nothing but that code: no pickle, no import
-by name except of torch's operators. The code is native and does what whoever made the file wants: load files
+what has been damaged or edited is refused. Reading one executes nothing: no pickle, no import by name except
+of torch's operators. The code is native and does what whoever made the file wants: load files
 from people you trust.
 """
 
@@ -25,17 +25,18 @@ from torch.utils._pytree import (
     tree_leaves,
     tree_unflatten,
     treespec_dumps,
-    treespec_loads,
 )
 
 from ..runtime import Executable, Kernel, StorageError
+from ..runtime.storage import written_whole
+from ..validation import checked
 from .backend import Options, built
 from .capture import capture_exported
 from .fallback import attempt
 from .kernels import Compiled
 from .plan import Plan
 from .runner import Runner
-from .stored import decoded, encoded, plan_from_json, plan_to_json
+from .stored import decoded, encoded, plan_from_json, plan_to_json, structure
 from .tasks import DatabaseLike
 
 VERSION = 2
@@ -44,7 +45,7 @@ TENSOR = object()
 # What reading a file raises that is none of ours, or not any more. Running out of memory is not among these.
 UNREADABLE = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
-    LookupError, ValueError, TypeError, AttributeError,
+    LookupError, ValueError, TypeError, AttributeError, OverflowError, OSError,
 )  # fmt: skip
 
 
@@ -91,8 +92,9 @@ class Artefact:
             found.append(leaf)
         return found
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that `load` reads, in any process on a machine like this one."""
+        """Write a file that `load` reads, in any process on a machine like this one; whole or not at all."""
         plan = self.plan
         content = {
             "version": VERSION,
@@ -105,10 +107,10 @@ class Artefact:
         parts = {"model.json": json.dumps(content).encode()}
         parts |= {f"kernels/{n}.o": compiled.kernel.code for n, compiled in enumerate(plan.kernels)}
         parts |= {f"constants/{n}": as_bytes(t).numpy().tobytes() for n, t in enumerate(plan.constants)}
-        with zipfile.ZipFile(path, "w") as file:
+        with written_whole(path) as file, zipfile.ZipFile(file, "w") as archive:
             for name, data in parts.items():
-                file.writestr(name, data)
-            file.writestr(DIGEST, digest(parts))
+                archive.writestr(name, data)
+            archive.writestr(DIGEST, digest(parts))
 
 
 class EagerArtefact(Artefact):
@@ -150,21 +152,23 @@ def compile(exported: ExportedProgram, *, database: DatabaseLike = None, strict:
     return Artefact(runner, takes, gives, fixed)
 
 
+@checked
 def load(path: str | os.PathLike[str]) -> Artefact:
     """The model that `Artefact.save` wrote; nothing is traced, tuned or compiled."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            if sum(part.file_size for part in file.infolist()) > os.path.getsize(path):
-                raise StorageError(f"{path}: parts larger than the file: not a saved model")
-            parts = {name: file.read(name) for name in file.namelist()}
-        content = json.loads(parts["model.json"])
-        if content["version"] != VERSION:
-            raise StorageError(f"{path}: has format {content['version']}, this version reads {VERSION}")
-        if parts.pop(DIGEST) != digest(parts):
-            raise StorageError(f"{path}: damaged or edited: its content is not what its digest says")
-        return unpacked(content, parts)
-    except UNREADABLE as error:
-        raise StorageError(f"{path}: not a saved model, or a damaged one: {error}") from error
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                if sum(part.file_size for part in archive.infolist()) > os.fstat(file.fileno()).st_size:
+                    raise StorageError(f"{path}: parts larger than the file: not a saved model")
+                parts = {name: archive.read(name) for name in archive.namelist()}
+            content = json.loads(parts["model.json"])
+            if content["version"] != VERSION:
+                raise StorageError(f"{path}: has format {content['version']}, this version reads {VERSION}")
+            if parts.pop(DIGEST) != digest(parts):
+                raise StorageError(f"{path}: damaged or edited: its content is not what its digest says")
+            return unpacked(content, parts)
+        except UNREADABLE as error:
+            raise StorageError(f"{path}: not a saved model, or a damaged one: {error}") from error
 
 
 def unpacked(content: Mapping[str, Any], parts: Mapping[str, bytes]) -> Artefact:
@@ -173,7 +177,7 @@ def unpacked(content: Mapping[str, Any], parts: Mapping[str, bytes]) -> Artefact
         for n, k in enumerate(content["kernels"])
     ]
     plan = plan_from_json(content["plan"], kernels, lambda n: parts[f"constants/{n}"])
-    takes, gives = (treespec_loads(content[which]) for which in ("takes", "gives"))
+    takes, gives = (structure(content[which]) for which in ("takes", "gives"))
     fixed = [TENSOR if value == {"tensor": True} else decoded(value) for value in content["fixed"]]
     return Artefact(Runner(plan), takes, gives, fixed)
 

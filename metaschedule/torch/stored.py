@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.utils._pytree import TreeSpec, treespec_loads
 
 from ..runtime.sequence import Place
 from .graph import spec_of
@@ -56,9 +60,10 @@ def plan_from_json(
 
 def tensor(shape: Sequence[int], dtype: str, values: bytes) -> torch.Tensor:
     """In memory of torch's, which is aligned."""
-    result = torch.empty(shape, dtype=dtype_named(dtype))
-    if len(values) != result.numel() * result.element_size():
+    kind = dtype_named(dtype)
+    if len(values) != math.prod(shape) * kind.itemsize:
         raise ValueError(f"a constant {dtype}{list(shape)} has {len(values)} bytes")
+    result = torch.empty(shape, dtype=kind)
     if values:
         result.view(-1).view(torch.uint8).copy_(torch.frombuffer(bytearray(values), dtype=torch.uint8))
     return result
@@ -141,4 +146,27 @@ def decoded(data: Any) -> Any:
         if not isinstance(found, OpOverload):
             raise ValueError(f"{'.'.join(value)} is not an operator of torch")
         return found
-    return torch.device(value) if kind == "device" else getattr(torch, value)
+    if kind == "device":
+        return torch.device(value)
+    found = getattr(torch, value)
+    if not isinstance(found, NAMED[kind]):
+        raise ValueError(f"{value} is no {kind} of torch")
+    return found
+
+
+def structure(text: str) -> TreeSpec:
+    """How arguments or results are nested. Torch imports the modules of enumerations and factories in it by
+    name; here they must have been imported."""
+    waiting: list[Any] = [json.loads(text)]
+    while waiting:
+        data = waiting.pop()
+        if isinstance(data, str) and data[:1] in ("{", "["):  # JSON in JSON
+            waiting.append(json.loads(data))
+        elif isinstance(data, list):
+            waiting += data
+        elif isinstance(data, dict):
+            waiting += data.values()
+            for name in (data.get("fqn"), data.get("default_factory_module")):
+                if name is not None and name.partition(":")[0] not in sys.modules:
+                    raise ValueError(f"it speaks of {name}: import that first")
+    return treespec_loads(text)
