@@ -55,9 +55,15 @@ def options(
 
 def main() -> None:
     """The entry point: errors of the input are a message, not a traceback."""
-    forgive_broken_pipes()
+    output = forgive_broken_pipes()
     try:
-        app()
+        try:
+            app()
+        finally:
+            if output is not None:
+                sys.stdout.flush()
+                if output.failure is not None:
+                    raise output.failure
     except ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

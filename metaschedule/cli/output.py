@@ -17,25 +17,34 @@ INTERRUPTED = 130  # exit code, as shells give it after Ctrl-C
 
 class Output(io.FileIO):
     """A file that need not be read to its end: after `| head -1` the rest is written nowhere, and the command
-    ends as if it had been read."""
+    ends as if it had been read. What a full disk does not take is written nowhere either, but `failure` tells."""
+
+    failure: OSError | None = None
 
     def write(self, data: Any) -> int | None:
         try:
             return super().write(data)
         except BrokenPipeError:
             return len(data)
+        except OSError as error:
+            self.failure = error
+            return len(data)
 
 
-def forgive_broken_pipes() -> None:
-    """Standard output and error as `Output`."""
+def forgive_broken_pipes() -> Output | None:
+    """Standard output and error as `Output`; gives the former."""
+    result: Output | None = None
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None:
             stream.flush()
-            raw = io.BufferedWriter(Output(stream.fileno(), "w", closefd=False))
+            output = Output(stream.fileno(), "w", closefd=False)
+            result = output if name == "stdout" else result
+            raw = io.BufferedWriter(output)
             live = name == "stderr" or stream.isatty()
             text = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=live)
             setattr(sys, name, text)
+    return result
 
 
 def result_console() -> Console:

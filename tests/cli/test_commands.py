@@ -37,6 +37,13 @@ def test_version() -> None:
     assert run("--version") == (0, f"metaschedule {ms.__version__}\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_results_that_a_full_disk_does_not_take_are_a_failure() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "show", "GMM"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [
