@@ -17,7 +17,7 @@ INTERRUPTED = 130  # exit code, as shells give it after Ctrl-C
 
 class Output(io.FileIO):
     """A file that need not be read to its end: after `| head -1` the rest is written nowhere, and the command
-    ends as if it had been read. What a full disk does not take is written nowhere either, but `failure` tells."""
+    ends as if it had been read. Nor is what a full disk does not take, but `failure` tells."""
 
     failure: OSError | None = None
 
