@@ -40,7 +40,7 @@ from .prove import negation
 from .region import access_region, contains, union
 
 
-class Access(NamedTuple):
+class Touched(NamedTuple):
     region: Region
     writes: bool
 
@@ -91,7 +91,7 @@ class Collector:
         self.inner: set[Buffer] = set()  # buffers allocated in the block
         self.unknown: set[Var] = set()  # stand for extents that are loaded
 
-    def block(self, block: Block, place: Place, closed: bool) -> list[Access]:
+    def block(self, block: Block, place: Place, closed: bool) -> list[Touched]:
         """The accesses of a block. `closed`: one run of what we look at has all its reduction."""
         self.inner.update(block.allocs)
         found = self.body(block.init, place) + self.body(block.body, place)
@@ -110,10 +110,10 @@ class Collector:
             or not contains(own[access.region.buffer], access.region, place.domain)
         ]
 
-    def body(self, body: Body, place: Place) -> list[Access]:
+    def body(self, body: Body, place: Place) -> list[Touched]:
         return [access for s in body for access in self.stmt(s, place)]
 
-    def stmt(self, s: Stmt, place: Place) -> list[Access]:
+    def stmt(self, s: Stmt, place: Place) -> list[Touched]:
         if isinstance(s, Store):
             return self.exprs((*s.indices, s.value), place) + [self.access(s, place, True)]
         if isinstance(s, TupleStore):
@@ -140,7 +140,7 @@ class Collector:
         domain = place.domain.with_loop(loop.var, extent)
         return Place(domain, {**place.loops, loop.var: extent}, place.values)
 
-    def nested(self, block: Block, place: Place) -> list[Access]:
+    def nested(self, block: Block, place: Place) -> list[Touched]:
         found = self.exprs((*block.bindings, *block.predicate), place)
         for condition in block.predicate:
             place = place.given(condition)
@@ -155,10 +155,10 @@ class Collector:
         place = place._replace(values={**place.values, **bound})
         return found + self.block(block, place, closed)
 
-    def exprs(self, items: tuple[Expr, ...], place: Place) -> list[Access]:
+    def exprs(self, items: tuple[Expr, ...], place: Place) -> list[Touched]:
         return [access for e in items for access in self.expr(e, place)]
 
-    def expr(self, e: Expr, place: Place) -> list[Access]:
+    def expr(self, e: Expr, place: Place) -> list[Touched]:
         """The loads in an expression, in order of evaluation."""
         if not loads(e):
             return []
@@ -173,14 +173,14 @@ class Collector:
             found.append(self.access(e, place, False))
         return found
 
-    def access(self, at: Load | Store, place: Place, is_write: bool) -> Access:
+    def access(self, at: Load | Store, place: Place, is_write: bool) -> Touched:
         indices = [substitute(index, place.values) for index in at.indices]
         region = access_region(at.buffer, indices, place.loops, place.domain)
         ranges: list[tuple[Expr, Expr]] = []
         for (start, count), size in zip(region.ranges, at.buffer.shape):
             fine = self.is_stable(start) and self.is_stable(count)
             ranges.append((start, count) if fine else (as_expr(0), as_expr(size)))
-        return Access(Region(at.buffer, tuple(ranges)), is_write)
+        return Touched(Region(at.buffer, tuple(ranges)), is_write)
 
     def is_stable(self, e: Expr) -> bool:
         """Whether e has the same value wherever it is evaluated, and has one: an access under a guard

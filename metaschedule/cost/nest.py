@@ -32,7 +32,7 @@ from ..ir.dtypes import INDEX
 from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
 from .arithmetic import computed
-from .linear import UNKNOWN_EXTENT, Form, Forms
+from .movement import UNKNOWN_EXTENT, Movement, Movements
 
 
 @dataclass(slots=True, eq=False)
@@ -45,13 +45,13 @@ class Loop:
 
 
 @dataclass(slots=True, eq=False)
-class Access:
-    """An element that a store reads, writes, or both (`updates`): one form per dimension. `shared` is the
+class ElementAccess:
+    """An element that a store reads, writes, or both (`updates`): one movement per dimension. `shared` is the
     number of outer loops that surround every use of an intermediate buffer: lowering gives such a buffer room
     for one iteration of them."""
 
     buffer: Buffer
-    forms: list[Form]
+    forms: list[Movement]
     updates: bool = False
     shared: int = 0
 
@@ -60,7 +60,7 @@ class Access:
 class Guard:
     """`form < limit` around a store, or `form >= limit` (`below`)."""
 
-    form: Form
+    form: Movement
     limit: int
     below: bool = False
 
@@ -70,7 +70,7 @@ class Nest:
     """One store: loops outermost first, accesses with the written one first, operations by KINDS."""
 
     loops: list[Loop]
-    accesses: list[Access]
+    accesses: list[ElementAccess]
     operations: tuple[float, ...]
     guards: list[Guard]
     conditions: list[set[Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
@@ -143,10 +143,10 @@ class _Walk:
     conditions: list[set[Var]] = field(default_factory=list)
     executed: float = 1.0
     copies: int = 0
-    forms: Forms = field(init=False)
+    forms: Movements = field(init=False)
 
     def __post_init__(self) -> None:
-        self.forms = Forms(self.state)
+        self.forms = Movements(self.state)
 
     def children(self, key: Key) -> None:
         for child in self.state.children[key]:
@@ -234,13 +234,13 @@ class _Walk:
     def store(self, s: Store) -> None:
         operations, loads = computed(s)
         of = self.forms.of
-        written = Access(s.buffer, [of(i) for i in s.indices])
+        written = ElementAccess(s.buffer, [of(i) for i in s.indices])
         accesses = [written]
         for load in loads:
             forms = [of(i) for i in load.indices]
             same = next((a for a in accesses if a.buffer is load.buffer and a.forms == forms), None)
             if same is None:
-                accesses.append(Access(load.buffer, forms))
+                accesses.append(ElementAccess(load.buffer, forms))
             elif same is written:
                 written.updates = True
         guards, conditions = list(self.guards), list(self.conditions)

@@ -47,7 +47,7 @@ from ..ir import (
 )
 
 Loops = tuple[tuple[Var, Expr], ...]
-Digit = tuple[Var, Expr, int, int]  # a loop, a digit of it, a factor, the number of values of the digit
+LoopDigit = tuple[Var, Expr, int, int]  # a loop, a digit of it, a factor, the number of values of the digit
 
 
 class State:
@@ -380,7 +380,7 @@ class _Resolve(Substitute):
     def __init__(self, state: State) -> None:
         self.state = state
         self.known: dict[Var, Expr] = {}
-        self.sums: dict[Var, tuple[Digit, ...] | None] = {}
+        self.sums: dict[Var, tuple[LoopDigit, ...] | None] = {}
         super().__init__({})
 
     def expr(self, e: Expr) -> Expr:
@@ -426,11 +426,11 @@ class _Resolve(Substitute):
             return False
         return found[1] + sum([factor * (count - 1) for _, _, factor, count in found[0]]) < limit
 
-    def digits(self, e: Expr) -> tuple[list[Digit], int] | None:
+    def digits(self, e: Expr) -> tuple[list[LoopDigit], int] | None:
         """A sum of digits of different loops, each with a positive factor, and a constant; None if it is more
         than that."""
         terms, offset = form_of(e)
-        found: list[Digit] = []
+        found: list[LoopDigit] = []
         for var, factor in terms:
             parts = self.digits_of(var) if type(var) is Var else None
             if parts is None or factor < 0:
@@ -438,12 +438,12 @@ class _Resolve(Substitute):
             found += [(loop, digit, factor * c, n) for loop, digit, c, n in parts]
         return (found, offset) if len({loop for loop, *_ in found}) == len(found) else None
 
-    def digits_of(self, var: Var) -> tuple[Digit, ...] | None:
+    def digits_of(self, var: Var) -> tuple[LoopDigit, ...] | None:
         if var not in self.sums:
             self.sums[var] = self.worked_out(var)
         return self.sums[var]
 
-    def worked_out(self, var: Var) -> tuple[Digit, ...] | None:
+    def worked_out(self, var: Var) -> tuple[LoopDigit, ...] | None:
         s = self.state
         known, extent = s.definitions.get(var), s.fixed_extent(var)
         if known is None:
@@ -454,7 +454,7 @@ class _Resolve(Substitute):
         if not all(sizes):
             return None
         if isinstance(known, Split):
-            found: list[Digit] = []
+            found: list[LoopDigit] = []
             for n, digit in enumerate(known.digits):
                 parts, stride = self.digits_of(digit), math.prod(sizes[n + 1 :])
                 if parts is None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..affine.form import form_of, uses
+from ..affine.form import uses
+from ..affine.stride import stride
 from ..errors import ScheduleError
 from ..ir import (
     Block,
     Call,
     Const,
-    Expr,
     Iter,
     Load,
     Select,
@@ -74,30 +74,8 @@ def only_store(block: Block) -> Store | None:
     return block.body[0] if single and isinstance(block.body[0], Store) else None
 
 
-def coefficient(e: Expr, var: Var) -> int | None:
-    """By how much an index moves with a variable; None if that is not a constant."""
-    moved = 0
-    for term, factor in form_of(e)[0]:
-        if term is var:
-            moved += factor
-        elif uses(term, var):
-            return None
-    return moved
-
-
 def mentions(load: Load, var: Var) -> bool:
     return any(uses(index, var) for index in load.indices)
-
-
-def stride(load: Load | Store, var: Var) -> int | None:
-    """How many elements an access moves with a variable; None if that varies."""
-    total = 0
-    for index, step in zip(load.indices, load.buffer.strides, strict=True):
-        moved = coefficient(index, var)
-        if moved is None:
-            return None
-        total += moved * step
-    return total
 
 
 def extent(it: Iter) -> int | None:

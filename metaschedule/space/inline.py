@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..affine.stride import stride
 from ..errors import ScheduleError
 from ..ir import Block, expr_key, expressions, height, own_expressions, walk
 from ..schedule import BlockRV, Schedule
@@ -17,7 +18,6 @@ from .facts import (
     loads,
     only_store,
     only_writer,
-    stride,
     vector_iterator,
     volume,
 )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..affine.stride import stride
 from ..ir import Binary, Block, Var, as_int, free_vars, subexpressions
 from ..ir.annotations import CLAIMED, SKIP_ZEROS
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
@@ -31,7 +32,6 @@ from .facts import (
     only_store,
     plain_loops,
     reused,
-    stride,
     vector_iterator,
 )
 from .packing import pack_panel, pack_whole

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..affine.stride import stride
 from ..ir import Block
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, LoopRV, Schedule
@@ -25,7 +26,6 @@ from .facts import (
     loads,
     mentions,
     plain_loops,
-    stride,
     vector_iterator,
     volume,
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from ..affine.stride import stride
 from ..ir import Block
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
-from .facts import extent, is_spatial, loads, only_store, stride, vector_iterator
+from .facts import extent, is_spatial, loads, only_store, vector_iterator
 
 VECTORS = (1, 2, 4)  # hardware vectors in a vectorized loop
 CHUNKS = 8  # per core: what a parallel loop should have at least

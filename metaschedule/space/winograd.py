@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..affine.stride import stride
 from ..errors import ScheduleError
 from ..ir import Block, Var
 from ..ir.annotations import CLAIMED
@@ -29,7 +30,6 @@ from .facts import (
     mentions,
     only_store,
     plain_loops,
-    stride,
     vector_iterator,
     volume,
 )

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..affine.form import uses
+from ..affine.stride import coefficient
 from ..arith import conjuncts
 from ..ir import Binary, Block, Const, Expr, Load, Select, Var, as_int
 from ..ir.annotations import SKIP_ZEROS
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import attempt, coefficient, consumers, epilogue, has_reuse, is_spatial, loads, only_store, uses
+from .facts import attempt, consumers, epilogue, has_reuse, is_spatial, loads, only_store
 
 
 @dataclass(frozen=True)

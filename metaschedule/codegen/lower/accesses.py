@@ -23,7 +23,7 @@ from ...ir import (
 
 
 @dataclass(eq=False, slots=True)
-class Access:
+class Use:
     buffer: Buffer
     indices: tuple[Expr, ...]
     loops: tuple[For, ...]
@@ -32,9 +32,9 @@ class Access:
     is_store: bool
 
 
-def accesses(program: Program) -> dict[Buffer, list[Access]]:
+def accesses(program: Program) -> dict[Buffer, list[Use]]:
     """By buffer, in program order."""
-    found: dict[Buffer, list[Access]] = {}
+    found: dict[Buffer, list[Use]] = {}
     for access in _body(program.body, (), (), ()):
         found.setdefault(access.buffer, []).append(access)
     return found
@@ -42,15 +42,15 @@ def accesses(program: Program) -> dict[Buffer, list[Access]]:
 
 def _body(
     body: Body, loops: tuple[For, ...], path: tuple[Stmt, ...], guards: tuple[Expr, ...]
-) -> Iterator[Access]:
+) -> Iterator[Use]:
     for s in body:
         here = (*path, s)
         for e in own_expressions(s):
             for x in subexpressions(e):
                 if isinstance(x, Load):
-                    yield Access(x.buffer, x.indices, loops, here, guards, is_store=False)
+                    yield Use(x.buffer, x.indices, loops, here, guards, is_store=False)
         if isinstance(s, Store):
-            yield Access(s.buffer, s.indices, loops, here, guards, is_store=True)
+            yield Use(s.buffer, s.indices, loops, here, guards, is_store=True)
         elif isinstance(s, TupleStore):
             yield from _body(s.stores, loops, here, guards)
         elif isinstance(s, For):
@@ -62,7 +62,7 @@ def _body(
             yield from _body(s.body, loops, here, (*guards, s.cond))
 
 
-def common_loops(group: list[Access]) -> tuple[For, ...]:
+def common_loops(group: list[Use]) -> tuple[For, ...]:
     """The loops around all of some accesses."""
     shared: list[For] = []
     for level in zip(*(a.loops for a in group), strict=False):

@@ -40,7 +40,7 @@ from ...ir import (
     same_expr,
 )
 from ...ir.annotations import STORAGE_ALIGN
-from .accesses import Access, accesses, common_loops
+from .accesses import Use, accesses, common_loops
 from .scope import has_load, inside
 
 
@@ -99,7 +99,7 @@ class _Rebase(Rewriter):
         return super().stmt(s)
 
 
-def smallest_box(buffer: Buffer, uses: list[Access]) -> Region | None:
+def smallest_box(buffer: Buffer, uses: list[Use]) -> Region | None:
     """The box of one iteration of as many loops as possible; None if it is the whole buffer."""
     around = common_loops(uses)
     for depth in range(len(around), 0, -1):
@@ -109,7 +109,7 @@ def smallest_box(buffer: Buffer, uses: list[Access]) -> Region | None:
     return box_within(buffer, uses, 0)
 
 
-def box_within(buffer: Buffer, uses: list[Access], depth: int) -> Region | None:
+def box_within(buffer: Buffer, uses: list[Use], depth: int) -> Region | None:
     """The box touched while the outer `depth` loops stand still, if it is smaller than the buffer."""
     region = touched(buffer, uses, depth)
     ranges: list[tuple[Expr, Expr]] = []
@@ -124,12 +124,12 @@ def box_within(buffer: Buffer, uses: list[Access], depth: int) -> Region | None:
     return Region(buffer, tuple(ranges)) if smaller else None
 
 
-def touched(buffer: Buffer, uses: list[Access], depth: int) -> Region:
+def touched(buffer: Buffer, uses: list[Use], depth: int) -> Region:
     domain = _domain(uses[0].loops[:depth])
     return union([_region(a, depth) for a in uses], domain)
 
 
-def _region(a: Access, depth: int) -> Region:
+def _region(a: Use, depth: int) -> Region:
     inner: dict[Var, Expr | int] = {f.var: f.extent for f in a.loops[depth:]}
     return access_region(a.buffer, a.indices, inner, _domain(a.loops))
 
@@ -138,7 +138,7 @@ def _domain(loops: tuple[For, ...]) -> Domain:
     return reduce(inside, loops, Domain())
 
 
-def is_separate(buffer: Buffer, uses: list[Access], box: Region, loops: tuple[For, ...]) -> bool:
+def is_separate(buffer: Buffer, uses: list[Use], box: Region, loops: tuple[For, ...]) -> bool:
     """Whether no iteration of `loops` sees what another one left in the box."""
     moving = [v for start, _ in box.ranges for v in free_vars(start)]
     depths = [n for n, f in enumerate(loops) if any(f.var is v for v in moving)]
@@ -171,7 +171,7 @@ def are_boxes_disjoint(box: Region, loops: tuple[For, ...]) -> bool:
     return found is not None and found.injective
 
 
-def writes_first(uses: list[Access], depth: int) -> bool:
+def writes_first(uses: list[Use], depth: int) -> bool:
     """Whether, in the body of loop `depth - 1`, the first statement that touches the buffer only writes
     it and writes all that is read later in that iteration."""
     at = uses[0].path.index(uses[0].loops[depth - 1]) + 1
@@ -190,7 +190,7 @@ def writes_first(uses: list[Access], depth: int) -> bool:
     return contains(written, needed, domain)
 
 
-def is_dense(a: Access, depth: int) -> bool:
+def is_dense(a: Use, depth: int) -> bool:
     """Whether a store fills its box without holes, but for elements outside of the buffer."""
     inner = a.loops[depth:]
     region = _region(a, depth)
@@ -211,7 +211,7 @@ def is_dense(a: Access, depth: int) -> bool:
     return all(_is_clip(c, a) for guard in a.guards for c in conjuncts(guard))
 
 
-def _is_clip(cond: Expr, a: Access) -> bool:
+def _is_clip(cond: Expr, a: Use) -> bool:
     """Whether a guard only keeps an index inside its buffer."""
     return (
         isinstance(cond, Binary)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...arith import iteration_map
 from ...ir import Body, Buffer, For, Program, Rewriter, Stmt, While, changed, free_vars, same_expr
-from .accesses import Access, accesses, common_loops
+from .accesses import Use, accesses, common_loops
 from .compact import are_boxes_disjoint, touched, writes_first
 
 STACK_BYTES = 8192  # a buffer; a register tile is well below, a packed panel above
@@ -103,12 +103,12 @@ def find_overlapping(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> 
     return found
 
 
-def parallel_loop(group: list[Access]) -> For | None:
+def parallel_loop(group: list[Use]) -> For | None:
     """The outermost parallel loop around all of some accesses."""
     return next((f for f in common_loops(group) if f.kind == "parallel"), None)
 
 
-def outlives(b: Buffer, uses: list[Access], loop: For) -> bool | None:
+def outlives(b: Buffer, uses: list[Use], loop: For) -> bool | None:
     """Whether an iteration of a parallel loop may read what the same iteration wrote the last time the loop
     ran. Each must then have elements of its own, or it is not known what was meant (None)."""
     path, loops = uses[0].path, uses[0].loops
@@ -123,7 +123,7 @@ def outlives(b: Buffer, uses: list[Access], loop: For) -> bool | None:
     return True if are_boxes_disjoint(box, around) or are_elements_distinct(uses, loop) else None
 
 
-def are_elements_distinct(uses: list[Access], loop: For) -> bool:
+def are_elements_distinct(uses: list[Use], loop: For) -> bool:
     """Whether all accesses are to one place, and different iterations have different elements there."""
     first = uses[0]
     if not all(all(map(same_expr, a.indices, first.indices)) for a in uses):
@@ -159,7 +159,7 @@ class _Serial(Rewriter):
         return changed(new, kind="serial") if s in self.loops else new
 
 
-def lifetime(group: list[Access], numbers: dict[Stmt, int], depth: int) -> tuple[int, int]:
+def lifetime(group: list[Use], numbers: dict[Stmt, int], depth: int) -> tuple[int, int]:
     """The first and the last of some numbered statements, `depth` deep in the tree, that touch a buffer."""
     at = [numbers[a.path[depth]] for a in group]
     return min(at), max(at)

@@ -1,29 +1,33 @@
-"""Index expressions as sums of digits of loops: fast and, where divisions do not align, approximate.
+"""How indices move with loops: forms over the leaf loops, approximate where divisions do not align.
 
-A `Form` maps a digit `(loop, low, high)`, which stands for `loop // low % (high // low)`, to its coefficient;
-constants are left out, because only movement matters. An index that is not a sum of digits moves by
-IRREGULAR elements with every variable in it: a stride that is neither 0 nor 1.
+A `Movement` maps a digit `(loop, low, high)`, which stands for `loop // low % (high // low)`, to its
+coefficient; constants are left out. An index that is not a sum of digits moves by IRREGULAR elements with
+every variable in it: a stride that is neither 0 nor 1.
+
+    fuse(6, 10) = f, split by 4 into f0 of 15 and f1 of 4:  f // 10 * 8 + 1  of  f = 4 * f0 + f1
+        f0 // 2 * 8, as if f1 never carried into it:  {(f0, 2, 15): 8}
 """
 
 from __future__ import annotations
 
 from ..affine.definitions import Split
+from ..affine.form import form_of
 from ..ir import Binary, Cast, Const, Expr, Select, Var, as_int, free_vars
 from ..schedule.state import State
 
-Digit = tuple[Var, int, int]
-Form = dict[Digit, int]
+LoopDigit = tuple[Var, int, int]
+Movement = dict[LoopDigit, int]
 IRREGULAR = 17
 UNKNOWN_EXTENT = 8  # of a loop whose bound is known only at run time
 INFINITE = 1 << 62
 
 
-class Forms:
-    """The forms of expressions in terms of the loops of a schedule's state."""
+class Movements:
+    """The movements of expressions in terms of the loops of a schedule's state."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.known: dict[Var, Form] = {}
+        self.known: dict[Var, Movement] = {}
 
     def bind_loop(self, var: Var, extent: Expr) -> int:
         """Enter a loop; gives its extent, or half the largest it can have."""
@@ -34,7 +38,7 @@ class Forms:
         self.known[var] = {(var, 1, count): 1} if count > 1 else {}
         return count
 
-    def of(self, e: Expr) -> Form:
+    def of(self, e: Expr) -> Movement:
         if isinstance(e, Var):
             found = self.known.get(e)
             if found is None:
@@ -50,36 +54,33 @@ class Forms:
             return self.of(e.a) or self.of(e.b)
         return self.irregular(e)
 
-    def of_binary(self, e: Binary) -> Form:
-        op, factor = e.op, as_int(e.b)
-        if op in ("+", "-"):
-            return combined(self.of(e.a), self.of(e.b), 1 if op == "+" else -1)
-        if factor is None and op == "*" and (factor := as_int(e.a)) is not None:
-            return {digit: k * factor for digit, k in self.of(e.b).items()}
-        if factor is not None and factor > 0:
-            if op == "*":
-                return {digit: k * factor for digit, k in self.of(e.a).items()}
-            if op == "//":
-                return part(self.of(e.a), factor, INFINITE)
-            if op == "%":
-                return part(self.of(e.a), 1, factor)
-        if op in ("min", "max"):  # a clamped index moves as the index does
+    def of_binary(self, e: Binary) -> Movement:
+        terms = form_of(e).terms
+        if len(terms) != 1 or terms[0][0] is not e:
+            total: Movement = {}
+            for x, factor in terms:
+                total = combined(total, self.of(x), factor)
+            return total
+        divisor = as_int(e.b)
+        if divisor is not None and divisor > 0 and e.op in ("//", "%"):
+            return part(self.of(e.a), *((divisor, INFINITE) if e.op == "//" else (1, divisor)))
+        if e.op in ("min", "max"):  # a clamped index moves as the index does
             return self.of(e.a) or self.of(e.b)
         return self.irregular(e)
 
-    def irregular(self, e: Expr) -> Form:
-        form: Form = {}
+    def irregular(self, e: Expr) -> Movement:
+        form: Movement = {}
         for var in free_vars(e):
             form |= dict.fromkeys(self.of(var), IRREGULAR)
         return form
 
-    def defined(self, var: Var) -> Form:
-        """The form of a variable that no loop around has: split or fused earlier."""
+    def defined(self, var: Var) -> Movement:
+        """The movement of a variable that no loop around has: split or fused earlier."""
         state = self.state
         known = state.definitions.get(var)
         if known is None:
             return {}
-        form: Form = {}
+        form: Movement = {}
         stride = 1
         if isinstance(known, Split):
             for digit in reversed(known.digits):
@@ -92,7 +93,7 @@ class Forms:
         return part(self.of(known.whole), stride, stride * extent if known.index else INFINITE)
 
 
-def combined(a: Form, b: Form, factor: int) -> Form:
+def combined(a: Movement, b: Movement, factor: int) -> Movement:
     """`a + factor * b`"""
     if not a and factor == 1:
         return b
@@ -104,9 +105,9 @@ def combined(a: Form, b: Form, factor: int) -> Form:
     return out
 
 
-def part(form: Form, low: int, high: int) -> Form:
+def part(form: Movement, low: int, high: int) -> Movement:
     """`form // low % (high // low)`, as if the digits of `form` never carried into one another."""
-    out: Form = {}
+    out: Movement = {}
     for (var, start, stop), k in form.items():
         k = abs(k)
         count = -(-stop // start)
