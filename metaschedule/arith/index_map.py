@@ -38,7 +38,10 @@ class IndexMap:
     def from_function(f: Callable[..., Sequence[Operand] | Operand], ndim: int) -> IndexMap:
         """The map that `f`, given `ndim` variables, returns as a tuple of expressions."""
         inputs = tuple([Var(name) for name in parameter_names(f, ndim)])
-        result: Any = f(*inputs)
+        try:
+            result: Any = f(*inputs)
+        except TypeError as error:
+            raise TypeError(f"the index map, called with {ndim} indices: {error}") from error
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         exprs = tuple([as_expr(e) for e in outputs])
         for e in exprs:

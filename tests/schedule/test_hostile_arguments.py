@@ -243,6 +243,13 @@ def test_tilings_that_cannot_be_listed_are_refused_at_once() -> None:
             refused_call()
 
 
+def test_an_index_map_that_takes_no_indices() -> None:
+    sch, _ = loops()
+    wrong: Any = int  # has no signature to look at
+    with pytest.raises(TypeError, match="the index map, called with 4 indices: int"):
+        sch.transform_block_layout(sch.get_block("matmul"), wrong)
+
+
 def test_an_annotation_is_plain_and_finite() -> None:
     sch, (_, i, *_) = loops()
     endless: list[Any] = []
