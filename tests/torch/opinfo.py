@@ -62,6 +62,7 @@ TOLERANCE = {  # relative and absolute
     torch.float16: (2e-3, 1e-3),
     torch.bfloat16: (1.6e-2, 1e-2),
 }
+TOLERANCE |= {torch.complex64: TOLERANCE[torch.float32], torch.complex128: TOLERANCE[torch.float64]}
 TIMES_WORSE = 4  # than eager's own error a result may be, where it is beyond the tolerance
 
 # What eager gives is not to be compared: memory as it was found.

@@ -252,6 +252,13 @@ def special_functions() -> Iterator[Sample]:
         )
         yield from (call(aten.erfinv.default, y), call(aten.special_ndtri.default, y))
         yield call(aten.special_ndtri.default, torch.tensor([1e-30, 1e-8, 0.25, 0.75], dtype=dtype))
+    for kind, shifted, dtype in itertools.product("tuvw", (False, True), (torch.float32, f64)):
+        packet = getattr(aten, f"special_{'shifted_' * shifted}chebyshev_polynomial_{kind}")
+        grid = torch.cartesian_prod(
+            torch.linspace(-1.5, 1.5, 13, dtype=dtype), torch.arange(-1, 13).to(dtype)
+        )
+        yield call(packet.default, grid[:, 0], grid[:, 1])
+        yield from (call(packet.n_scalar, grid[:, 0], 5), call(packet.x_scalar, 0.3, grid[:14, 1]))
     yield from (call(packet.default, ints(9)) for packet in (aten.lgamma, aten.digamma, aten.erfc))
     pairs = torch.cartesian_prod(special(), special())
     yield call(aten.copysign.Tensor, pairs[:, 0], pairs[:, 1])

@@ -15,6 +15,7 @@ from . import (
     normalisation,
     ordering,
     padding,
+    polynomials,
     pooling,
     reductions,
     resampling,
