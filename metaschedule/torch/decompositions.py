@@ -144,11 +144,20 @@ def inside(place: torch.Tensor, extent: int, padding: int, corners: bool) -> tor
     return place.clamp(0, extent - 1)
 
 
+def upsample_bicubic(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """Of integers eager computes with rounded weights."""
+    if not x.is_floating_point():
+        return NotImplemented
+    return BICUBIC(x, *rest)
+
+
+BICUBIC = get_decompositions([aten.upsample_bicubic2d.default])[aten.upsample_bicubic2d.default]
+
 # Those of torch that core ATen does without.
 OF_TORCH = (
     *(aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default),
     *(aten._batch_norm_with_update_functional.default, aten._batch_norm_no_update.default),
-    *(aten._addmm_activation.default, aten.grid_sampler_2d.default, aten.upsample_bicubic2d.default),
+    *(aten._addmm_activation.default, aten.grid_sampler_2d.default),
     *(aten.diagonal_scatter.default, aten.as_strided_copy.default),
     *(aten.narrow_copy.default, aten.permute_copy.default, aten.unbind_copy.int),
     *(aten.ldexp.Tensor, aten.dist.default),
@@ -165,4 +174,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.max_pool2d_with_indices_backward.default: max_pool_backward,
     aten.max_pool3d_with_indices_backward.default: max_pool_backward,
     aten.grid_sampler_3d.default: grid_sampler_3d,
+    aten.upsample_bicubic2d.default: upsample_bicubic,
 }

@@ -91,6 +91,7 @@ def segments() -> Iterator[Sample]:
                 yield call(aten.segment_reduce.default, x, reduce, offsets=at, unsafe=True, initial=initial)
         rows = torch.tensor([[1, 3], [4, 0]])
         yield call(aten.segment_reduce.default, t(2, 4, 3), reduce, lengths=rows, axis=1, unsafe=True)
+        yield call(aten.segment_reduce.default, t(5), reduce, lengths=lengths)
 
 
 def samples() -> Iterator[Sample]:

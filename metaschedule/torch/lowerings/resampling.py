@@ -50,17 +50,21 @@ def nearest(
     )
 
 
-def neighbours(extent: int, size: int, corners: bool, scale: float | None) -> tuple[np.ndarray, ...]:
-    """The two elements around each new one, and how far it is from the first to the second."""
-    one, half = np.float32(1), np.float32(0.5)
-    at = np.arange(size, dtype=np.float32)
+def neighbours(
+    extent: int, size: int, corners: bool, scale: float | None, dtype: str
+) -> tuple[np.ndarray, ...]:
+    """The two elements around each new one, and how far it is from the first to the second, as exactly as
+    `dtype` is."""
+    exact = np.dtype(dtype).type
+    one, half = exact(1), exact(0.5)
+    at = np.arange(size, dtype=dtype)
     if corners:
-        place = at * np.float32((extent - 1) / (size - 1) if size > 1 else 0)
+        place = at * exact((extent - 1) / (size - 1) if size > 1 else 0)
     else:
-        step = one / np.float32(scale) if scale else np.float32(extent) / np.float32(size)
+        step = one / exact(scale) if scale else exact(extent) / exact(size)
         place = np.maximum(step * (at + half) - half, 0)
     first = np.minimum(place.astype(np.int64), extent - 1)
-    return first, np.minimum(first + 1, extent - 1), np.clip(place - first.astype(np.float32), 0, 1)
+    return first, np.minimum(first + 1, extent - 1), np.clip(place - first.astype(dtype), 0, 1)
 
 
 def linear(
@@ -72,7 +76,7 @@ def linear(
     dtype = accumulator(x.dtype)
     tables: dict[int, list[te.Tensor]] = {}
     for d, size, scale in zip(dims, sizes, scales, strict=True):
-        *ends, way = neighbours(x.shape[d], size, corners, scale)
+        *ends, way = neighbours(x.shape[d], size, corners, scale, dtype)
         sources = [te.table(end, "int64", name="source") for end in ends]
         tables[d] = [*sources, te.table(way, dtype, name="way")]
 

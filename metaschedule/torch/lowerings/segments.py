@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 from ... import te
@@ -94,6 +95,8 @@ def segment_reduce(
     axis = wrapped(axis, x.ndim)
     if lengths is not None:
         offsets = starts(lengths)
+        if not unsafe:
+            offsets = ending_at(offsets, x.shape[axis])
     if indices is not None or offsets is None:
         raise NotLowered("segments by indices")
     ends, dtype = offsets, accumulator(x.dtype)
@@ -131,3 +134,13 @@ def starts(lengths: te.Tensor) -> te.Tensor:
         return te.sum(te.cast(lengths[*i[:-1], k], INDEX), axis=k)
 
     return te.compute((*lengths.shape[:-1], lengths.shape[-1] + 1), element, name="starts")
+
+
+def ending_at(offsets: te.Tensor, extent: int) -> te.Tensor:
+    """The offsets, of which the last is `extent`; else the kernel fails, reading past a table of one."""
+    nothing, last = te.table(np.zeros(1), INDEX, name="nothing"), offsets.shape[-1] - 1
+
+    def element(*i: Expr) -> Expr:
+        return offsets[i] + nothing[te.select(i[-1] == last, offsets[i] - extent, const(0, INDEX))]
+
+    return te.compute(offsets.shape, element, name="ends")
