@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, cast
 
+from ..affine.constraint import Constraint, constraints_of
 from ..affine.definitions import Definition, FusedDigit, Split
-from ..affine.form import form_of
+from ..affine.form import Form, form_of
 from ..affine.interned import plus, times
 from ..affine.nest import ROOT, Key
 from ..arith import Domain, simplify
@@ -37,7 +38,6 @@ from ..ir import (
     Stmt,
     Substitute,
     Var,
-    as_int,
     binary,
     blocks,
     changed,
@@ -407,36 +407,38 @@ class _Resolve(Substitute):
         """An expression in terms of the loops that exist, as `simplify` gives it."""
         if type(e) is Const:
             return e
-        found = self.digits(e)
-        if found is None or found[1]:
+        form = form_of(e)
+        found = None if form.const else self.digits(form)
+        if found is None:
             domain = Domain()
             for var, extent in loops:
                 domain = domain.with_loop(var, extent)
             return simplify(self.expr(e), domain)
         value: Expr | None = None
-        for _, digit, factor, _ in found[0]:
+        for _, digit, factor, _ in found:
             value = plus(value, times(digit, factor))
         return Const(0, INDEX) if value is None else value
 
     def holds(self, test: Expr) -> bool:
-        """Whether a test is `sum < constant` and certainly true."""
-        limit = as_int(test.b) if isinstance(test, Binary) and test.op == "<" else None
-        found = self.digits(test.a) if isinstance(test, Binary) and limit is not None else None
-        if found is None or limit is None:
-            return False
-        return found[1] + sum([factor * (count - 1) for _, _, factor, count in found[0]]) < limit
+        """Whether a test compares sums and is certainly true."""
+        found = constraints_of(test)
+        return found is not None and all(map(self.is_met, found))
 
-    def digits(self, e: Expr) -> tuple[list[LoopDigit], int] | None:
-        """A sum of digits of different loops, each with a positive factor, and a constant; None if it is more
-        than that."""
-        terms, offset = form_of(e)
+    def is_met(self, c: Constraint) -> bool:
+        found = self.digits(c.form)
+        if found is None:
+            return False
+        return c.low <= 0 and sum([factor * (count - 1) for _, _, factor, count in found]) <= c.high
+
+    def digits(self, form: Form) -> list[LoopDigit] | None:
+        """A sum of digits of different loops, each with a positive factor; None if it is more than that."""
         found: list[LoopDigit] = []
-        for var, factor in terms:
+        for var, factor in form.terms:
             parts = self.digits_of(var) if type(var) is Var else None
             if parts is None or factor < 0:
                 return None
             found += [(loop, digit, factor * c, n) for loop, digit, c, n in parts]
-        return (found, offset) if len({loop for loop, *_ in found}) == len(found) else None
+        return found if len({loop for loop, *_ in found}) == len(found) else None
 
     def digits_of(self, var: Var) -> tuple[LoopDigit, ...] | None:
         if var not in self.sums:
