@@ -65,12 +65,11 @@ def load_library(name: str, sources: Sequence[Path], headers: Mapping[str, str])
 
 def cache_directories() -> Iterator[Path]:
     """Where to keep libraries, best first; each exists when it is given."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    chosen = Path(os.environ.get("METASCHEDULE_CACHE") or Path(home) / "metaschedule")
     try:
+        chosen = chosen_directory()
         chosen.mkdir(parents=True, exist_ok=True)
         yield chosen
-    except OSError:
+    except (OSError, RuntimeError):  # the latter where there is no home
         pass
     own = Path(tempfile.gettempdir()) / f"metaschedule-{os.getuid()}"
     try:
@@ -80,6 +79,12 @@ def cache_directories() -> Iterator[Path]:
     except OSError:
         pass
     yield Path(tempfile.mkdtemp(prefix="metaschedule-"))
+
+
+def chosen_directory() -> Path:
+    if directory := os.environ.get("METASCHEDULE_CACHE"):
+        return Path(directory)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "metaschedule")
 
 
 def is_private(directory: Path) -> bool:

@@ -91,6 +91,17 @@ def test_a_cache_that_cannot_be_written(source: Path, monkeypatch: pytest.Monkey
     assert answer(source) == 42
 
 
+def test_a_user_without_a_home(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("METASCHEDULE_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(toolchain.Path, "home", no_home)
+    assert answer(source) == 42
+    assert len(libraries(source.parent / "temporary" / f"metaschedule-{os.getuid()}")) == 1
+
+
 def test_a_directory_that_others_can_write_is_not_trusted(source: Path) -> None:
     kept = source.parent / "kept"
     kept.rmdir()

@@ -16,9 +16,12 @@ static void fetch(const Region *region) {
 }
 
 /* One function for each width of vectors where the C library can choose at load time. */
-#if defined(__x86_64__) && defined(__GLIBC__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__has_attribute)
+#if __has_attribute(target_clones)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
+#endif
+#endif
+#ifndef WIDE
 #define WIDE
 #endif
 
