@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..ir import INDEX as DTYPE_OF_INDICES
 from ..ir import (
+    INSTRUCTIONS,
     Binary,
     Call,
     Cast,
@@ -34,12 +36,19 @@ FUNCTION_WEIGHT = {
 OTHER_FUNCTION = 40
 
 
+class Read(NamedTuple):
+    """A load, and how many elements from there on an instruction takes in one lane."""
+
+    load: Load
+    group: int = 1
+
+
 @lru_cache(maxsize=1024)  # loop transformations leave the stores of a block alone: candidates share them
-def computed(s: Store) -> tuple[tuple[float, ...], tuple[Load, ...]]:
-    """The operations of a store, by KINDS, and its loads."""
-    counts, loads = [0.0] * len(KINDS), list[Load]()
-    count_operations(s.value, counts, loads)
-    return tuple(counts), tuple(loads)
+def computed(s: Store) -> tuple[tuple[float, ...], tuple[Read, ...]]:
+    """The operations of a store, by KINDS, and what it reads."""
+    counts, reads = [0.0] * len(KINDS), list[Read]()
+    count_operations(s.value, counts, reads)
+    return tuple(counts), tuple(reads)
 
 
 def choices(e: Expr) -> list[Expr]:
@@ -60,25 +69,35 @@ def is_position(e: Binary) -> bool:
     )
 
 
-def count_operations(e: Expr, counts: list[float], loads: list[Load]) -> None:
-    """Add what evaluating `e` takes to `counts` (by KINDS) and `loads`."""
+def count_operations(e: Expr, counts: list[float], reads: list[Read]) -> None:
+    """Add what evaluating `e` takes to `counts` (by KINDS) and `reads`."""
     if possible := choices(e):
         # On average one of them; each of their loads once, whatever the position.
-        seen: dict[object, Load] = {}
+        seen: dict[object, Read] = {}
         for one in possible:
-            some: list[Load] = []
+            some: list[Read] = []
             own = [0.0] * len(KINDS)
             count_operations(one, own, some)
-            seen.update({(load.buffer, *map(expr_key, load.indices)): load for load in some})
+            seen.update({(read.load.buffer, *map(expr_key, read.load.indices)): read for read in some})
             for kind, count in enumerate(own):
                 counts[kind] += count / len(possible)
-        loads += seen.values()
+        reads += seen.values()
         return
     if isinstance(e, Load):
-        loads.append(e)
+        reads.append(Read(e))
         for index in e.indices:
             if type(index) is Load or any(type(x) is Load for x in operands(index)):
-                count_operations(index, counts, loads)  # indirect
+                count_operations(index, counts, reads)  # indirect
+        return
+    if isinstance(e, Call) and (known := INSTRUCTIONS.get(e.name)) is not None:
+        counts[MULTIPLY] += 1
+        counts[ADD] += 1
+        for r in known.registers:  # a register is one load
+            first = e.args[r.first]
+            if isinstance(first, Load):
+                reads.append(Read(first, r.count))
+            else:
+                count_operations(first, counts, reads)
         return
     if isinstance(e, Binary):
         counts[INDEX if e.dtype == "int64" else BINARY.get(e.op, ADD)] += 1
@@ -91,4 +110,4 @@ def count_operations(e: Expr, counts: list[float], loads: list[Load]) -> None:
     elif isinstance(e, Unary):
         counts[ADD] += 1
     for x in operands(e):
-        count_operations(x, counts, loads)
+        count_operations(x, counts, reads)

@@ -32,7 +32,7 @@ from ..ir.dtypes import INDEX
 from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
 from .arithmetic import computed
-from .movement import UNKNOWN_EXTENT, Movement, Movements
+from .movement import INFINITE, UNKNOWN_EXTENT, Movement, Movements, part
 
 
 @dataclass(slots=True, eq=False)
@@ -48,12 +48,13 @@ class Loop:
 class ElementAccess:
     """An element that a store reads, writes, or both (`updates`): one movement per dimension. `shared` is the
     number of outer loops that surround every use of an intermediate buffer: lowering gives such a buffer room
-    for one iteration of them."""
+    for one iteration of them. `group` neighbours along the last dimension are taken as one element."""
 
     buffer: Buffer
     forms: list[Movement]
     updates: bool = False
     shared: int = 0
+    group: int = 1
 
 
 @dataclass(slots=True)
@@ -232,15 +233,17 @@ class _Walk:
         self.executed = executed
 
     def store(self, s: Store) -> None:
-        operations, loads = computed(s)
+        operations, reads = computed(s)
         of = self.forms.of
         written = ElementAccess(s.buffer, [of(i) for i in s.indices])
         accesses = [written]
-        for load in loads:
+        for load, group in reads:
             forms = [of(i) for i in load.indices]
+            if group > 1:
+                forms[-1] = part(forms[-1], group, INFINITE)
             same = next((a for a in accesses if a.buffer is load.buffer and a.forms == forms), None)
             if same is None:
-                accesses.append(ElementAccess(load.buffer, forms))
+                accesses.append(ElementAccess(load.buffer, forms, group=group))
             elif same is written:
                 written.updates = True
         guards, conditions = list(self.guards), list(self.conditions)

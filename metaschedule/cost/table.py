@@ -133,7 +133,8 @@ class Table:
                 if buffer.shape:
                     # A store that runs may name an empty buffer where a condition does not let it read.
                     self.shape[s, a, -len(buffer.shape) :] = [max(n, 1) for n in buffer.shape]
-                self.item[s, a] = ITEM_BYTES[buffer.dtype]
+                    self.shape[s, a, -1] = -(-self.shape[s, a, -1] // access.group)
+                self.item[s, a] = ITEM_BYTES[buffer.dtype] * access.group
                 self.local[s, a] = access.shared > 0
                 if buffer.layout is not None and buffer.shape and not access.shared:
                     laid_out.append((s, a, buffer))

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metaschedule.ir import (
+    INSTRUCTIONS,
     Assert,
     Binary,
     Block,
@@ -364,6 +365,8 @@ class Nest:
         return value if have == want else lambda mask: cast(value(mask), want)
 
     def call(self, e: Call) -> Eval:
+        if (known := INSTRUCTIONS.get(e.name)) is not None:
+            return self.expr(known.expand(e.args))
         f, args = math_function(e.name, e.args[0].dtype), [self.expr(a) for a in e.args]
         return lambda mask: f(*[a(mask) for a in args])
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from metaschedule.ir import (
+    INSTRUCTIONS,
     Assert,
     Binary,
     Block,
@@ -105,6 +106,8 @@ class Walk:
         return value if have == want else lambda: cast(value(), want)
 
     def call(self, e: Call) -> Eval:
+        if (known := INSTRUCTIONS.get(e.name)) is not None:
+            return self.expr(known.expand(e.args))
         f, args = math_function(e.name, e.args[0].dtype), [self.expr(a) for a in e.args]
         return lambda: f(*[a() for a in args])
 

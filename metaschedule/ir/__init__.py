@@ -38,6 +38,7 @@ from .expr import (
     typed_binary,
     unary,
 )
+from .instruction import INSTRUCTIONS, HardwareInstruction, Register, find_instruction, instruct
 from .layout import (
     Layout,
     addresses,

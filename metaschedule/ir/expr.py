@@ -225,7 +225,7 @@ class Cast(Expr):
 
 @dataclass(eq=False, slots=True, repr=False)
 class Call(Expr):
-    """A pure scalar function of `FUNCTIONS`."""
+    """A pure scalar function of `FUNCTIONS`, or one lane of an instruction (`instruction.py`)."""
 
     name: str
     args: tuple[Expr, ...]

@@ -19,7 +19,7 @@ import numpy as np
 from .buffer import Buffer, Region
 from .depth import MOST_DEPTH
 from .dtypes import INDEX, is_float, literal_dtype, numpy_dtype
-from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from .expr import FUNCTIONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from .program import Program
 from .stmt import Annotations, Assert, Block, Body, For, If, Stmt, Store, TupleStore, While
 
@@ -192,8 +192,10 @@ class Printer:
             return f'T.cast({self.expr(e.a)}, "{e.dtype}")', ATOM
         if isinstance(e, Call):
             partners = self.pair(*e.args) if len(e.args) == 2 else (None,) * len(e.args)
-            args = [self.ranked(x, p)[0] for x, p in zip(e.args, partners, strict=True)]
-            return f"T.{e.name}({', '.join(args)})", ATOM
+            args = ", ".join(self.ranked(x, p)[0] for x, p in zip(e.args, partners, strict=True))
+            if e.name not in FUNCTIONS:
+                return f'T.instruction("{e.name}", {args})', ATOM
+            return f"T.{e.name}({args})", ATOM
         return f"<{type(e).__name__}>", ATOM
 
     def pair(self, a: Expr, b: Expr) -> tuple[str | None, str | None]:

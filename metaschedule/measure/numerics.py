@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ..ir import (
+    INSTRUCTIONS,
     Assert,
     Binary,
     Block,
@@ -192,6 +193,8 @@ class Magnitudes:
             return self.expr(e.a)
         if isinstance(e, Select):
             return max(self.expr(e.cond), self.expr(e.a), self.expr(e.b))
+        if isinstance(e, Call) and (known := INSTRUCTIONS.get(e.name)) is not None:
+            return self.expr(known.expand(e.args))
         if isinstance(e, Call) and e.name in EXACT_CALLS:
             return self.expr(e.args[0])
         if isinstance(e, Binary) and not (e.op in ("/", "//", "%") and is_float(e.dtype)):

@@ -1,9 +1,10 @@
 """Intrinsics: small computations that a user knows a better way to carry out.
 
-An intrinsic is two programs with the same parameters: the *description*, a plain loop nest that says what is
-computed, and the *implementation*, which computes the same. `Schedule.tensorize` finds the description in a
-program and puts the implementation there. A description that accumulates reads and writes its output and has
-no `init`: that stays in the program.
+An intrinsic has a *description*, a plain loop nest that says what is computed, and a better way: either an
+*implementation*, a program with the same parameters that computes the same, or an *instruction* of the
+hardware (`instructions.py` shows many). `Schedule.tensorize` finds the description in a program and puts
+the better way there. A description that accumulates reads and writes its output and has no `init`: that
+stays in the program.
 
 >>> from metaschedule import parse
 >>> head = 'def square(A: T.Tensor((4,), "float32"), C: T.Output((1,), "float32")):'
@@ -19,7 +20,7 @@ no `init`: that stays in the program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,11 +30,13 @@ from ..codegen.lower.flatten import flatten
 from ..errors import ScheduleError
 from ..interpreter import interpret
 from ..ir import (
+    INSTRUCTIONS,
     Binary,
     Body,
     Buffer,
     Expr,
     For,
+    HardwareInstruction,
     Load,
     Program,
     Region,
@@ -48,43 +51,82 @@ from ..ir import (
     structural_equal,
 )
 from ..validation import checked
+from .instruction import describe_instruction
 
 
 @dataclass(slots=True, eq=False)
 class Intrinsic:
     name: str
     description: Program
-    implementation: Program
     loops: tuple[For, ...]  # of the description, outermost first
     stores: tuple[Store, ...]  # in them
-    body: Body  # of the implementation, without blocks
-    allocs: tuple[Buffer, ...]  # of the implementation
+    implementation: Program | None = None
+    body: Body = ()  # of the implementation, without blocks
+    allocs: tuple[Buffer, ...] = ()  # of the implementation
+    instruction: HardwareInstruction | None = None
 
 
 INTRINSICS: dict[str, Intrinsic] = {}
 
 
 @checked
-def register_intrinsic(name: str, description: Program, implementation: Program) -> None:
+def register_intrinsic(
+    name: str,
+    description: Program,
+    implementation: Program | None = None,
+    instruction: str | None = None,
+    features: Sequence[str] = (),
+) -> None:
     """Make an intrinsic known under a name, which traces refer to it by.
 
-    Both programs are run on random numbers and must agree; `ValueError` says what is wrong otherwise.
+    An `implementation` is run on random numbers beside the description, and must agree; `ValueError` says
+    what is wrong otherwise. An `instruction` is the name of an LLVM intrinsic that takes the accumulator
+    (if the description reads its output) and the inputs as vectors, or lines of LLVM that end in the
+    result and call the operands by the names of the parameters, `%A`. A parameter is a register: its
+    elements in row-major order. The target must have `features`, by LLVM's names.
     """
-    for program, what in ((description, "description"), (implementation, "implementation")):
-        if not isinstance(program, Program):
-            raise TypeError(f"{what} must be a Program, got {type(program).__name__}")
+    new = make_intrinsic(name, description, implementation, instruction, tuple(features))
     old = INTRINSICS.get(name)
     if old is not None:
-        same = structural_equal(old.description, description)
-        if same and structural_equal(old.implementation, implementation):
+        if is_same(old, new):
             return
         raise ValueError(f"intrinsic {name!r} is registered already, as something else")
-    check_parameters(name, description, implementation)
+    if implementation is not None:
+        check_agreement(name, description, implementation)
+    if new.instruction is not None:
+        INSTRUCTIONS[name] = new.instruction
+    INTRINSICS[name] = new
+
+
+def make_intrinsic(
+    name: str,
+    description: Program,
+    implementation: Program | None,
+    instruction: str | None,
+    features: tuple[str, ...],
+) -> Intrinsic:
+    if (implementation is None) == (instruction is None):
+        raise ValueError(f"intrinsic {name!r}: give an implementation or an instruction, one of them")
     loops, stores = nest_of(name, description)
     check_covered(name, description, loops, stores)
-    check_agreement(name, description, implementation)
+    if instruction is not None:
+        known = describe_instruction(name, description, loops, stores, instruction, features)
+        return Intrinsic(name, description, loops, stores, instruction=known)
+    assert implementation is not None
+    if features:
+        raise ValueError(f"intrinsic {name!r}: features are those of an instruction")
+    check_parameters(name, description, implementation)
     flat = flatten(implementation)
-    INTRINSICS[name] = Intrinsic(name, description, implementation, loops, stores, flat.body, flat.allocs)
+    return Intrinsic(name, description, loops, stores, implementation, flat.body, flat.allocs)
+
+
+def is_same(a: Intrinsic, b: Intrinsic) -> bool:
+    if not structural_equal(a.description, b.description):
+        return False
+    if a.instruction is not None and b.instruction is not None:
+        return a.instruction.is_same(b.instruction)
+    both = a.implementation, b.implementation
+    return both[0] is not None and both[1] is not None and structural_equal(both[0], both[1])
 
 
 def get_intrinsic(name: str) -> Intrinsic:

@@ -21,6 +21,7 @@ from .primitive.kinds import KindSteps
 from .primitive.layout import LayoutSteps
 from .primitive.location import LocationSteps
 from .primitive.loops import LoopSteps
+from .primitive.operand import OperandSteps
 from .primitive.padding import PaddingSteps
 from .primitive.partition import PartitionSteps
 from .primitive.query import QuerySteps
@@ -39,6 +40,7 @@ class Schedule(
     LocationSteps,
     InlineSteps,
     PaddingSteps,
+    OperandSteps,
     CacheSteps,
     ReductionSteps,
     BlockizeSteps,

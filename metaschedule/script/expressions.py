@@ -215,6 +215,10 @@ class Expressions(Data):
             return ir.Cast(a, dtype)
         if word == "select":
             return self.select(node, *args)
+        if word == "instruction":
+            given = args[1] if len(args) > 1 else ()
+            name, operands = self.static(args[0]), [plain(self.value(arg)) for arg in given]
+            return self.source.build(node, ir.instruct, name, *operands)
         raise self.error(f"T.{word} does not stand in an expression; write {namespace.form(word)}", node)
 
     def typed_constant(self, node: ast.Call, dtype: str, arg: ast.expr) -> ir.Const:

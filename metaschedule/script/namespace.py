@@ -175,6 +175,11 @@ def cast(a: Any, dtype: str) -> Any:
     _refuse("cast")
 
 
+def instruction(name: str, *args: Any) -> Any:
+    """`T.instruction("x86.vpdpbusd.512", C[j], A[0], ..., B[j, 3])` is one lane of a hardware instruction."""
+    _refuse("instruction")
+
+
 def neg(a: Any) -> Any:
     """`T.neg(1.0)` is a negation that is computed, where `-1.0` is a constant."""
     _refuse("neg")

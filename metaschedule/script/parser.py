@@ -14,7 +14,7 @@ from .blocks import Declarations, Head
 from .data import BINARY
 from .expressions import Value
 
-EXPRESSION_WORDS = (*ir.FUNCTIONS, *ir.DTYPES, "select", "cast", "neg", "min", "max")
+EXPRESSION_WORDS = (*ir.FUNCTIONS, *ir.DTYPES, "select", "cast", "neg", "min", "max", "instruction")
 LOOPS = ("serial", "parallel", "vectorized", "unrolled", "bind")
 
 

@@ -11,5 +11,6 @@ from .rfactor import AddRFactor
 from .row_fusion import FuseRows
 from .rules import ApplyCustomRule, For
 from .space import Space, as_space
+from .use_instruction import UseInstruction
 from .with_intrinsic import MultiLevelTilingWithIntrinsic, RewriteTensorize
 from .zeros import SkipZeros

@@ -15,6 +15,7 @@ from .row_fusion import FuseRows
 from .rules import ApplyCustomRule
 from .space import Space
 from .transforms import UnrollTransforms
+from .use_instruction import UseInstruction
 from .winograd import Winograd
 from .with_intrinsic import RewriteTensorize
 from .zeros import SkipZeros
@@ -37,6 +38,7 @@ def default(target: Target | str = "native") -> Space:
             SkipZeros(),
             FuseRows(),
             AddRFactor(),
+            UseInstruction(),
             RegisterTiling(),
             MultiLevelTiling("SSRSRS", max_innermost_factor=64, write="may", write_levels=(1, 2)),
             RandomComputeLocation(),

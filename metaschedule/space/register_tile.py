@@ -22,7 +22,8 @@ ENOUGH = 8  # accumulators that hide the latency: two units, four cycles
 
 @distribution("sample_register_tile")
 class RegisterTile(Distribution):
-    """One size per loop; the last is along the vectors, in elements: whole vectors where the extent has any.
+    """One size per loop; the last is along the vectors, in elements: whole vectors where the extent has
+    any, or always (`whole`), because an instruction has no other.
 
     >>> tile = RegisterTile((128, 128), 8, 16)
     >>> [6, 16] in tile.support(), [7, 16] in tile.support()
@@ -32,6 +33,7 @@ class RegisterTile(Distribution):
     loops: tuple[LoopRV | int, ...]
     lanes: int
     registers: int
+    whole: bool = False
 
     def problem(self) -> str | None:
         if not self.loops or self.lanes < 1 or self.registers < 3:
@@ -42,8 +44,8 @@ class RegisterTile(Distribution):
         return [list(tile) for tile in tiles(self.key)]
 
     @property
-    def key(self) -> tuple[tuple[Any, ...], int, int]:
-        return self.loops, self.lanes, self.registers
+    def key(self) -> tuple[tuple[Any, ...], int, int, bool]:
+        return self.loops, self.lanes, self.registers, self.whole
 
     def draw(self, rng: random.Random) -> Tile:
         options = self.support()
@@ -76,12 +78,15 @@ def extent(n: Any) -> int:
 
 
 @lru_cache(maxsize=512)
-def tiles(key: tuple[tuple[Any, ...], int, int]) -> tuple[tuple[int, ...], ...]:
+def tiles(key: tuple[tuple[Any, ...], int, int, bool]) -> tuple[tuple[int, ...], ...]:
     """All tiles that fit the registers and waste at most a quarter of each loop."""
-    loops, lanes, registers = key
+    loops, lanes, registers, whole = key
     *rows, columns = [extent(n) for n in loops]
     widths = [w for v in range(1, MOST_VECTORS + 1) if (w := v * lanes) <= -(-columns // lanes) * lanes]
-    widths = [w for w in widths if w <= columns or w == lanes] if columns >= lanes else [columns]
+    if columns >= lanes or whole:
+        widths = [w for w in widths if w <= columns or w == lanes]
+    else:
+        widths = [columns]
     heights = [[f for f in range(1, min(n, registers) + 1) if waste(n, f) <= 0.25] for n in rows]
     found = []
     for width in widths:
@@ -89,7 +94,7 @@ def tiles(key: tuple[tuple[Any, ...], int, int]) -> tuple[tuple[int, ...], ...]:
         for sizes in itertools.product(*heights):
             if math.prod(sizes) * vectors + vectors + 1 <= registers:
                 found.append((*sizes, width))
-    return tuple(found) or ((*[1] * len(rows), min(columns, lanes)),)
+    return tuple(found) or ((*[1] * len(rows), lanes if whole else min(columns, lanes)),)
 
 
 def waste(n: int, f: int) -> float:

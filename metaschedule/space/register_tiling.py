@@ -36,6 +36,7 @@ from .facts import (
 )
 from .packing import pack_panel, pack_whole
 from .register_tile import RegisterTile
+from .stage import schedule_stage
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
 MOST_UNROLLED_STEPS = 8  # of the innermost reduction loop
@@ -100,6 +101,16 @@ def has_windows(block: Block, streamed: tuple[int, int] | None) -> bool:
     return any(len(free_vars(index)) > 1 for index in indices)
 
 
+@dataclass(frozen=True)
+class Grouping:
+    """An instruction that a lane is to be: it takes `size` values of the iterator `step` at once."""
+
+    intrinsic: str
+    step: Var
+    size: int
+    lanes: int
+
+
 @dataclass
 class Nest:
     """The loops of a tiled block, from the outside in."""
@@ -110,13 +121,15 @@ class Nest:
     rows: list[LoopRV]  # of a tile, unrolled
     columns: LoopRV  # of a tile, vectorized
     width: ExprRV  # of the columns
+    group: list[LoopRV]  # the steps of a lane, if it is an instruction
 
 
 def tile(
     sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target,
-    first: Var | None = None,
+    first: Var | None = None, grouping: Grouping | None = None,
 ) -> None:  # fmt: skip
-    """A block that has been moved into loops is tiled there, without chunks. `first`: the outermost tiles."""
+    """A block that has been moved into loops is tiled there, without chunks. `first`: the outermost tiles.
+    With a `grouping` an instruction computes the lanes."""
     node: Block = sch.get(block)
     after = epilogue(sch, block)
     result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
@@ -124,20 +137,22 @@ def tile(
         sch.set_scope(block, 0, "local")
     streamed = streamed_operand(node, along) if pack != "no" else None
     packed = sch.cache_read(block, streamed[0], "global") if streamed else None
+    groups = pack_groups(sch, block, node, streamed, grouping, target) if grouping else []
 
     loops = sch.get_loops(block)
     outer = loops[: -len(node.iters)]
-    nest = split_loops(sch, node, loops[len(outer) :], along, target, chunked=not outer)
+    nest = split_loops(sch, node, loops[len(outer) :], along, target, not outer, grouping)
+    grouped = grouped_dimension(node, streamed, grouping)
     if packed and streamed and pack == "whole":
-        pack_whole(sch, packed, streamed[1], nest.width, target)
+        pack_whole(sch, packed, streamed[1], nest.width, target, grouped)
     others = [loop for v, loop in nest.tiles.items() if v is not along and v is not first]
     tiles = [nest.tiles[along], *others] if columns_first else [*others, nest.tiles[along]]
     if first is not None:
         tiles.insert(0, nest.tiles[first])
-    sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, nest.columns)
+    sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, nest.columns, *nest.group)
     sch.reverse_compute_at(result, tiles[-1])
     if packed and streamed and pack == "panel":
-        pack_panel(sch, packed, streamed[1], nest.tiles[along], target)
+        pack_panel(sch, packed, streamed[1], nest.tiles[along], target, grouped)
     if nest.chunks:
         outer = [sch.fuse(*nest.chunks) if len(nest.chunks) > 1 else nest.chunks[0]]
         sch.parallel(outer[0])
@@ -147,26 +162,68 @@ def tile(
     for loop in (nest.reductions[-1], *nest.rows, *rows):
         sch.unroll(loop)
     start = sch.decompose_reduction(block, nest.reductions[0])
+    by = "RegisterTiling"
+    if grouping:
+        block, by = sch.blockize(nest.group[0]), f"UseInstruction {grouping.intrinsic}"
+        sch.tensorize(block, grouping.intrinsic)
     faster = "rows" if columns_first else "columns"
-    for done in (block, result, start, *([packed] if packed else [])):
-        sch.annotate(done, CLAIMED.key, f"RegisterTiling, packing {pack}, {faster} inside")
+    for done in (block, result, start, *groups, *([packed] if packed else [])):
+        sch.annotate(done, CLAIMED.key, f"{by}, packing {pack}, {faster} inside")
+
+
+def pack_groups(
+    sch: Schedule, block: BlockRV, node: Block, streamed: tuple[int, int] | None, grouping: Grouping,
+    target: Target,
+) -> list[BlockRV]:  # fmt: skip
+    """Copies of the operands that are not streamed and whose groups do not lie side by side."""
+    copies: list[BlockRV] = []
+    for n, region in enumerate(node.reads):
+        for load in loads(node):
+            if load.buffer is not region.buffer or (streamed and n == streamed[0]):
+                continue
+            if stride(load, grouping.step) == 1:
+                continue
+            at = next(d for d, index in enumerate(load.indices) if index is grouping.step)
+            copy = sch.cache_read(block, n, "global")
+            whole = [f"i{d}" if d != at else f"i{d} // {grouping.size}" for d in range(len(load.indices))]
+            sch.transform_layout(copy, 0, "write", (*whole, f"i{at} % {grouping.size}"))
+            schedule_stage(sch, copy, target)
+            copies.append(copy)
+    return copies
+
+
+def grouped_dimension(
+    node: Block, streamed: tuple[int, int] | None, grouping: Grouping | None
+) -> tuple[int, int] | None:
+    """The dimension of the streamed operand that groups are of, and their size."""
+    if streamed is None or grouping is None:
+        return None
+    buffer = node.reads[streamed[0]].buffer
+    load = next(load for load in loads(node) if load.buffer is buffer)
+    return next(d for d, index in enumerate(load.indices) if index is grouping.step), grouping.size
 
 
 def split_loops(
-    sch: Schedule, node: Block, loops: list[LoopRV], along: Var, target: Target, chunked: bool
-) -> Nest:
+    sch: Schedule, node: Block, loops: list[LoopRV], along: Var, target: Target, chunked: bool,
+    grouping: Grouping | None = None,
+) -> Nest:  # fmt: skip
     """Cut the register tile out of the loops, then, if wanted, cut what is around it into chunks of tiles."""
     outside = dict(zip([it.var for it in node.iters], loops))
+    group: list[LoopRV] = []
+    if grouping:
+        outside[grouping.step], part = sch.split(outside[grouping.step], [None, grouping.size])
+        group.append(part)
     *reductions, last = [outside[it.var] for it in node.iters if it.kind == "reduce"]
     spatial = [it for it in node.iters if it.kind == "spatial"]
     shared = reused(node) if has_reuse(node) else spatial
     tiled = [*[it.var for it in shared if it.var is not along][-MOST_ROWS:], along]
-    lanes = target.lanes(node.writes[0].buffer.dtype)
+    lanes = grouping.lanes if grouping else target.lanes(node.writes[0].buffer.dtype)
     groups: list[LoopRV] = []
     if 1 < (size := group_size(node, along)) < lanes:  # vectors of several groups would be gathered
         group, outside[along] = sch.split(outside[along], [None, size])
         groups.append(group)
-    sizes = sch.sample(RegisterTile(tuple(outside[v] for v in tiled), lanes, target.vector_registers))
+    along_lanes = tuple(outside[v] for v in tiled)
+    sizes = sch.sample(RegisterTile(along_lanes, lanes, target.vector_registers, whole=grouping is not None))
     inside: list[LoopRV] = []
     for v, size in zip(tiled, sizes):
         outside[v], part = sch.split(outside[v], [None, size])
@@ -184,4 +241,4 @@ def split_loops(
     if chunked:
         chunks += groups  # of the same rows, one after the other
     reductions += sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
-    return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1])
+    return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1], group)

@@ -2,7 +2,8 @@
 
 A named target describes a class of machines, so its caches are typical of that class and its
 `cores` are those of this process; options after the name change both:
-"x86-64-v4,cores=8,l2=2097152".
+"x86-64-v4,cores=8,l2=2097152". Features that it has besides, or lacks, are options too, by LLVM's names:
+"x86-64-v4,+avx512vnni".
 
 The environment variable METASCHEDULE_TARGET says what "native" stands for, for kernels that other machines
 are to run and for tests of them.
@@ -11,6 +12,7 @@ are to run and for tests of them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -75,6 +77,8 @@ def resolve(target: str | Target = "native") -> Target:
     (64, 8)
     >>> resolve("native,cores=1").cores
     1
+    >>> resolve("aarch64,+dotprod").has("dotprod")
+    True
     """
     if isinstance(target, Target):
         return target
@@ -93,11 +97,16 @@ def find(text: str, known: Mapping[str, Callable[[], Target]]) -> Target:
 
 def with_options(target: Target, options: list[str]) -> Target:
     changes: dict[str, int] = {}
+    signed = [option for option in options if option[:1] in ("+", "-")]
+    for option in signed:
+        target = with_feature(target, option)
     for option in options:
+        if option in signed:
+            continue
         key, equals, text = (part.strip() for part in option.partition("="))
         if not equals or key not in OPTIONS:
             known = ", ".join(f"{o}=N" for o in OPTIONS)
-            raise ValueError(f"unknown target option {option!r}; known are {known}")
+            raise ValueError(f"unknown target option {option!r}; known are {known}, +FEATURE, -FEATURE")
         if not text.isdecimal() or int(text) < 1:
             raise ValueError(f"target option {key!r} must be a positive integer, got {text!r}")
         changes[key] = int(text)
@@ -112,3 +121,12 @@ def with_options(target: Target, options: list[str]) -> Target:
         longer = (*target.features, f"+zvl{8 * width}b")
         return replace(target, features=longer, **changes)
     return replace(target, **changes)
+
+
+def with_feature(target: Target, signed: str) -> Target:
+    """A target that has a feature (+avx512vnni) or lacks it (-fma)."""
+    name = signed[1:]
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
+        raise ValueError(f"target option {signed!r} is no feature of LLVM's, as +avx512vnni is")
+    others = [f for f in target.features if f[1:] != name]
+    return replace(target, features=(*others, signed))

@@ -146,6 +146,9 @@ class Expressions:
             self.fail(f"the result of `{e}` is {dtype}, not {e.dtype}")
 
     def call(self, e: Call) -> None:
+        if e.name in ir.INSTRUCTIONS:
+            self.instruction(e)
+            return
         if ir.FUNCTIONS.get(e.name) != len(e.args):
             self.fail(f"no function {e.name} of {len(e.args)} argument(s): {e}")
         for arg in e.args:
@@ -156,6 +159,14 @@ class Expressions:
         result = "bool" if e.name in ("isnan", "isinf") else kind
         if any(arg.dtype != kind for arg in e.args) or e.dtype != result:
             self.fail(f"arguments and result of {e.name} do not have one dtype: {e}")
+
+    def instruction(self, e: Call) -> None:
+        known = ir.INSTRUCTIONS[e.name]
+        for arg in e.args:
+            self.parts(arg)
+        given = [arg.dtype for arg in e.args]
+        if given != [arg.dtype for arg in known.arguments] or e.dtype != known.dtype:
+            self.fail(f"operands of {e.name} do not have the number and dtypes that it takes: {e}")
 
     # --- accesses ---
 

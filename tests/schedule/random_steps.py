@@ -235,6 +235,15 @@ def pad_einsum(sch: Schedule, rng: random.Random) -> None:
     sch.pad_einsum(block, [rng.choice((1, 2, 4)) for _ in sch.get(block).iters])
 
 
+def convert_operand(sch: Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng, reduces)
+    read = rng.randrange(len(sch.get(block).reads))
+    wider = {"int8": "int16", "uint8": "int16", "float32": "float64"}
+    dtype = sch.get(block).reads[read].buffer.dtype
+    offset = rng.choice((0, 5)) if dtype.endswith("int8") else 0
+    sch.convert_operand(block, read, wider.get(dtype, dtype), offset)
+
+
 def decompose_padding(sch: Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng, lambda b: "pad" in b.name)
     sch.decompose_padding(block, its_loops(sch, block)[0])
@@ -301,6 +310,7 @@ CALLS: dict[str, Call] = {
     "transform_block_layout": transform_block_layout,
     "reorder_block_iter_var": lambda sch, rng: shuffled_iters(sch, rng),
     "pad_einsum": pad_einsum,
+    "convert_operand": convert_operand,
     "decompose_padding": decompose_padding,
 }
 

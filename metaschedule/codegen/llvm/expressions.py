@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 
 from ...ir import (
+    INSTRUCTIONS,
     Binary,
     Call,
     Cast,
@@ -24,7 +25,7 @@ from ...ir import (
 from ..lower.scope import has_load, is_harmless
 from .affine import Affine, known_integer, wrapped
 from .emitter import FALSE, TRUE
-from .memory import Memory
+from .instructions import Instructions
 from .values import Value, constant, vector_literal
 
 COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -33,7 +34,7 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-class ExpressionEmitter(Memory):
+class ExpressionEmitter(Instructions):
     """Evaluates any expression."""
 
     def affine(self, e: Expr) -> Affine:
@@ -101,6 +102,8 @@ class ExpressionEmitter(Memory):
             return self.cast(self.evaluate(e.a), e.dtype)
         if isinstance(e, Unary):
             return self.unary(e.op, self.evaluate(e.a))
+        if isinstance(e, Call) and (known := INSTRUCTIONS.get(e.name)) is not None:
+            return self.instruct(e, known)
         if isinstance(e, Call):
             return self.call(e.name, [self.evaluate(arg) for arg in e.args], e.dtype)
         raise TypeError(f"cannot compile {type(e).__name__}")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from ...ir import Body, Buffer, For, Load, Store, expressions, identifier, walk
+from ...ir import Body, Buffer, For, HardwareInstruction, Load, Store, expressions, identifier, walk
 from ...runtime import ArgSpec, Failure, Kernel
 from ...target import Target
 from ..lower import Lowered
@@ -25,6 +25,7 @@ from ..lower.storage_allocation import part_of
 from .affine import Affine
 from .function import Function
 from .functions import define, vector_libraries
+from .instructions import instruction_text
 from .statements import StatementEmitter
 from .values import literal, memory_type
 
@@ -56,6 +57,7 @@ class Module:
         self.declared: set[str] = set()
         self.math_used: set[tuple[str, str, int]] = set()
         self.externals: set[str] = set()  # functions of the C library that LLVM may call
+        self.instructions_used: dict[str, HardwareInstruction] = {}
         self.failures: dict[Failure, int] = {}  # with their statuses
         self.checks = 0  # that have been written
         self.parallel_loops = 0
@@ -85,6 +87,10 @@ class Module:
         if self.failures:
             self.functions.append(FAIL)
         externals = set(self.externals)
+        for _, instruction in sorted(self.instructions_used.items()):
+            declared, function = instruction_text(instruction)
+            self.declared |= set(declared)
+            self.functions += [function] if function else []
         for function, dtype, lanes in sorted(self.math_used):
             defined = define(function, dtype, lanes, vector_libraries(self.target))
             self.functions.append(defined.text)

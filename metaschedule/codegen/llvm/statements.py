@@ -53,6 +53,8 @@ class StatementEmitter(ExpressionEmitter):
         self.declared = module.declared
         self.math_used = module.math_used
         self.externals = module.externals
+        self.target = module.target
+        self.instructions_used = module.instructions_used
 
     def status(self, failure: Failure) -> int:
         return self.module.status(failure)

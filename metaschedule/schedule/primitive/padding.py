@@ -27,6 +27,7 @@ from ...ir import (
     changed,
     const,
     expr_key,
+    free_vars,
     is_float,
     select,
 )
@@ -58,7 +59,8 @@ class PadEinsum(Primitive):
                for i, j: C[i, j] = C_pad[i, j]
     requires:  1. one positive number per iterator of the block; 1 leaves it as it is
                2. the block sums products of loads, starting from 0
-               3. each index is an iterator; the result's are all the spatial ones, each once
+               3. an iterator that is padded is an index by itself; if a spatial one is, the result's indices
+                  are all the spatial ones, each once
                4. every iterator has a loop of its own, in a nest with nothing else, as it was written
                5. a padded reduction iterator is in every factor of a float product (0 * inf is no 0)
     Gives the copies of the operands in order of appearance, then the block that copies the result back.
@@ -85,10 +87,9 @@ class PadEinsum(Primitive):
         found = factors(reducer.terms[0])
         if found is None:
             raise ScheduleError(f"block {block.name!r} does not sum products of loads", marks)
-        self.check_indices(block, reducer, found)
         sizes: dict[Var, int] = {}
         padded: set[Var] = set()
-        top = self.check_nest(s, block)
+        top = check_own_nest(s, block)
         for it, m, given in zip(block.iters, multiples, self.padding, strict=True):
             extent = as_int(it.extent) or 0
             sizes[it.var] = -(-extent // m) * m
@@ -96,21 +97,26 @@ class PadEinsum(Primitive):
                 padded.add(it.var)
                 if it.kind == "reduce" and is_float(reducer.terms[0].dtype):
                     self.check_in_every_factor(block, it.var, found)
+        self.check_indices(block, reducer, found, padded)
         check_count(math.prod(sizes.values()) * LARGEST_ELEMENT, "the bytes of padded operands", marks)
         places = {expr_key(f): f for f in found if isinstance(f, Load)}
         copied = [f for f in places.values() if any(i in padded for i in f.indices)]
         return PadPlan(block, top, reducer.stores[0], copied, sizes, padded)
 
-    def check_indices(self, block: Block, reducer: Reducer, found: list[Load | Const]) -> None:
+    def check_indices(
+        self, block: Block, reducer: Reducer, found: list[Load | Const], padded: set[Var]
+    ) -> None:
         store = reducer.stores[0]
         for load in found:
-            if isinstance(load, Load) and not all(isinstance(i, Var) for i in load.indices):
+            if isinstance(load, Load) and any(is_mixed(i, padded) for i in load.indices):
                 raise ScheduleError(
-                    f"an index of {load.buffer.name} is not an iterator",
+                    f"an index of {load.buffer.name} is more than an iterator that is padded",
                     marks={block.name: f"reads {load}"},
                     help="only indices as in A[i, k] can be padded",
                 )
         spatial = {it.var for it in block.iters if it.kind == "spatial"}
+        if not spatial & padded:
+            return
         given = [i for i in store.indices if isinstance(i, Var)]
         if len(given) != len(store.indices) or len(set(given)) != len(given) or set(given) != spatial:
             raise ScheduleError(
@@ -126,41 +132,6 @@ class PadEinsum(Primitive):
                     marks={block.name: f"{f} does not use {var.name}"},
                     help="infinity and NaN times zero are NaN: pad the other iterators",
                 )
-
-    def check_nest(self, s: State, block: Block) -> Var:
-        """The outermost of the block's own loops."""
-        own: set[Var] = set()
-        for it, binding in zip(block.iters, block.bindings, strict=True):
-            extent = as_int(it.extent)
-            if (
-                not isinstance(binding, Var)
-                or not isinstance(s.nodes.get(binding), For)
-                or binding in own
-                or extent is None
-                or s.fixed_extent(binding) != extent
-                or block.predicate
-            ):
-                raise ScheduleError(
-                    f"{it.var.name} has no loop of its own as it was written",
-                    marks={block.name: f"{it.var.name} is {binding}"},
-                    help="pad before the loops are split or fused",
-                )
-            own.add(binding)
-        key: Key = block.name
-        top: Var | None = None
-        for loop in reversed(s.loops_around(block.name)):
-            if not own:
-                break
-            if s.parent[key] is not loop or not s.is_only_child(key, of=loop) or s.fixed_extent(loop) is None:
-                raise ScheduleError(
-                    "there is something else in the loops of the block, or an extent that is not constant",
-                    marks={loop: "has more in its body", block.name: "than this block"},
-                )
-            own.discard(loop)
-            key = top = loop
-        if top is None or own:
-            raise ScheduleError("the loops are not around the block", marks={block.name: "this block"})
-        return top
 
     def apply(self, s: State, plan: PadPlan) -> tuple[Any, ...]:
         if not plan.padded:
@@ -196,15 +167,22 @@ class PadEinsum(Primitive):
         return tuple([s.blocks_below(key)[0] for key in (*before, *after)])
 
     def add_operand(self, s: State, plan: PadPlan, load: Load, made: dict[Any, Buffer]) -> Key:
-        used = [i for i in load.indices if isinstance(i, Var)]
-        copy = Buffer(f"{load.buffer.name}_pad", tuple([plan.sizes[v] for v in used]), load.dtype)
+        sizes = [
+            plan.sizes[i] if isinstance(i, Var) and i in plan.sizes else size
+            for i, size in zip(load.indices, load.buffer.shape, strict=True)
+        ]
+        copy = Buffer(f"{load.buffer.name}_pad", tuple(sizes), load.dtype)
         s.allocs = (*s.allocs, copy)
         made[expr_key(load)] = copy
-        new = [Var(v.name) for v in used]
+        new = [Var(i.name if isinstance(i, Var) else f"v{n}") for n, i in enumerate(load.indices)]
         extents = {it.var: it.extent for it in plan.block.iters}
-        inside = all_of([binary("<", n, extents[v]) for n, v in zip(new, used) if v in plan.padded])
-        value = select(inside, Load(load.buffer, tuple(new)), const(0, load.dtype))
-        return s.add(copying(copy.name, new, [plan.sizes[v] for v in used], Store(copy, tuple(new), value)))
+        tests = [
+            binary("<", n, extents[i])
+            for n, i in zip(new, load.indices, strict=True)
+            if isinstance(i, Var) and i in plan.padded
+        ]
+        value = select(all_of(tests), Load(load.buffer, tuple(new)), const(0, load.dtype))
+        return s.add(copying(copy.name, new, sizes, Store(copy, tuple(new), value)))
 
     def add_result(self, s: State, plan: PadPlan, result: Buffer) -> Key:
         store = plan.store
@@ -213,6 +191,47 @@ class PadEinsum(Primitive):
         new = [Var(v.name) for v in used]
         copy = Store(store.buffer, tuple(new), Load(result, tuple(new)))
         return s.add(copying(f"{plan.block.name}_crop", new, [extents[v] for v in used], copy))
+
+
+def check_own_nest(s: State, block: Block) -> Var:
+    """The outermost of a block's own loops; raises if its iterators have no loops of their own, as
+    written."""
+    own: set[Var] = set()
+    for it, binding in zip(block.iters, block.bindings, strict=True):
+        extent = as_int(it.extent)
+        if (
+            not isinstance(binding, Var)
+            or not isinstance(s.nodes.get(binding), For)
+            or binding in own
+            or extent is None
+            or s.fixed_extent(binding) != extent
+        ):
+            raise ScheduleError(
+                f"{it.var.name} has no loop of its own as it was written",
+                marks={block.name: f"{it.var.name} is {binding}"},
+                help="do this before the loops are split or fused",
+            )
+        own.add(binding)
+    if block.predicate:
+        raise ScheduleError(
+            f"block {block.name!r} runs only where {block.predicate[0]}",
+            marks={block.name: "has a predicate"},
+        )
+    key: Key = block.name
+    top: Var | None = None
+    for loop in reversed(s.loops_around(block.name)):
+        if not own:
+            break
+        if s.parent[key] is not loop or not s.is_only_child(key, of=loop) or s.fixed_extent(loop) is None:
+            raise ScheduleError(
+                "there is something else in the loops of the block, or an extent that is not constant",
+                marks={loop: "has more in its body", block.name: "than this block"},
+            )
+        own.discard(loop)
+        key = top = loop
+    if top is None or own:
+        raise ScheduleError("the loops are not around the block", marks={block.name: "this block"})
+    return top
 
 
 def copying(name: str, iters: list[Var], extents: list[int], store: Store) -> For:
@@ -255,6 +274,11 @@ def factors(term: Expr) -> list[Load | Const] | None:
     if isinstance(term, Cast):
         return factors(term.a) if isinstance(term.a, (Load, Cast)) else None
     return [term] if isinstance(term, (Load, Const)) else None
+
+
+def is_mixed(index: Expr, padded: set[Var]) -> bool:
+    """Whether an index moves with a padded iterator, and is not that iterator."""
+    return not isinstance(index, Var) and any(v in padded for v in free_vars(index))
 
 
 def is_zero(e: Expr) -> bool:

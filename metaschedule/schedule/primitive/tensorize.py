@@ -37,12 +37,11 @@ from ...ir import (
     operands,
     substitute,
 )
+from ..instruction import COMMUTATIVE, put_instruction
 from ..intrinsics import Intrinsic, get_intrinsic
 from ..state import State
 from .base import BlockRV, LoopRV, Primitive, primitive
 from .outer_block import Blockize, BlockizePlan, is_zero, plan_blockize
-
-COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or", "==", "!="})
 
 
 @dataclass(slots=True)
@@ -63,6 +62,8 @@ class Tensorize(Primitive):
                4. loops (but those of extent 1) have the extents of the description's, in its order
                5. stores are the description's, up to names, offsets, and the order of operands that commute
                6. a buffer that is written stands for one parameter only
+    An intrinsic that is an instruction takes the loops of one lane: what is left is a store of one lane,
+    and a vectorised loop around it are the lanes.
     """
 
     target: BlockRV | LoopRV
@@ -82,10 +83,15 @@ class Tensorize(Primitive):
         for loop in loops:
             where = where.with_loop(loop.var, s.resolve(loop.extent))
         body = statements(stores, where)
-        views = match(intrinsic, at, loops, body, where)
-        buffers = dict(zip(intrinsic.implementation.params, intrinsic.description.params, strict=True))
-        put = Implementation({mine: views[theirs] for mine, theirs in buffers.items()}, intrinsic.allocs)
-        block = changed(outer, body=put.body(intrinsic.body), allocs=(*outer.allocs, *put.allocs.values()))
+        if intrinsic.implementation is None:
+            block = changed(outer, body=(lane_of(intrinsic, at, loops, body),))
+        else:
+            views = match(intrinsic, at, loops, body, where)
+            buffers = dict(zip(intrinsic.implementation.params, intrinsic.description.params, strict=True))
+            put = Implementation({mine: views[theirs] for mine, theirs in buffers.items()}, intrinsic.allocs)
+            block = changed(
+                outer, body=put.body(intrinsic.body), allocs=(*outer.allocs, *put.allocs.values())
+            )
         reads, writes = block_signature(block)
         return TensorizePlan(made, changed(block, reads=reads, writes=writes))
 
@@ -98,6 +104,29 @@ class Tensorize(Primitive):
         forget_below(s, key)
         s.nodes[key] = changed(plan.block, name=key)
         return ()
+
+
+def lane_of(intrinsic: Intrinsic, at: Var | str, loops: list[For], body: Body) -> Store:
+    """One lane of an instruction, for what a block does in loops."""
+    assert intrinsic.instruction is not None
+    (described,) = intrinsic.stores
+    along = {v for index in described.indices for v in free_vars(index)}
+    steps = [loop for loop in intrinsic.loops if loop.var not in along]
+    try:
+        if len(body) != 1 or not isinstance(body[0], Store):
+            raise ScheduleError(f"it has {len(body)} statements, described is one store")
+        return put_instruction(intrinsic.instruction, described, steps, body[0], loops)
+    except ScheduleError as error:
+        said = refuse(intrinsic, at, error.message)
+        error.message, error.marks = said.message, said.marks
+        raise
+
+
+def refuse(intrinsic: Intrinsic, at: Var | str, why: str) -> ScheduleError:
+    what = f"block {at!r}" if isinstance(at, str) else f"the loop over {at.name}"
+    return ScheduleError(
+        f"{what} is not what intrinsic {intrinsic.name!r} describes: {why}", marks={at: "does not match"}
+    )
 
 
 def forget_below(s: State, key: Any) -> None:
@@ -188,20 +217,17 @@ def match(
     intrinsic: Intrinsic, at: Var | str, loops: list[For], body: Body, where: Domain
 ) -> dict[Buffer, View]:
     """The views of the parameters of the description, if `body` in `loops` is what it describes."""
-
-    def refuse(why: str) -> ScheduleError:
-        what = f"block {at!r}" if isinstance(at, str) else f"the loop over {at.name}"
-        return ScheduleError(
-            f"{what} is not what intrinsic {intrinsic.name!r} describes: {why}", marks={at: "does not match"}
-        )
-
     mine = [loop for loop in loops if as_int(loop.extent) != 1]
     theirs = [loop for loop in intrinsic.loops if as_int(loop.extent) != 1]
     if [as_int(loop.extent) for loop in mine] != [as_int(loop.extent) for loop in theirs]:
         extents = [[str(loop.extent) for loop in group] for group in (mine, theirs)]
-        raise refuse(f"its loops are ({', '.join(extents[0])}), described are ({', '.join(extents[1])})")
+        raise refuse(
+            intrinsic, at, f"its loops are ({', '.join(extents[0])}), described are ({', '.join(extents[1])})"
+        )
     if len(body) != len(intrinsic.stores) or not all(isinstance(x, Store) for x in body):
-        raise refuse(f"it has {len(body)} statements, described are {len(intrinsic.stores)} stores")
+        raise refuse(
+            intrinsic, at, f"it has {len(body)} statements, described are {len(intrinsic.stores)} stores"
+        )
     values: dict[Var, Expr] = {loop.var: Const(0, "int64") for loop in intrinsic.loops}
     values |= {a.var: b.var for a, b in zip(theirs, mine, strict=True)}
     matcher = Matcher(values, {loop.var for loop in loops}, where)
@@ -209,12 +235,12 @@ def match(
         assert isinstance(found, Store)
         same = matcher.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
         if not same or not matcher.expr(wanted.value, found.value):
-            raise refuse(f"it stores {found}, described is {wanted}")
+            raise refuse(intrinsic, at, f"it stores {found}, described is {wanted}")
     outputs = set(intrinsic.description.outputs)
     for b, view in matcher.views.items():
         for other, also in matcher.views.items():
             if b is not other and view.buffer is also.buffer and (b in outputs or other in outputs):
-                raise refuse(f"{view.buffer.name} is both {b.name} and {other.name}")
+                raise refuse(intrinsic, at, f"{view.buffer.name} is both {b.name} and {other.name}")
     return matcher.views
 
 

@@ -117,14 +117,23 @@ def test_pad_einsum_refuses_terms_that_are_no_products() -> None:
 
 def test_pad_einsum_refuses_sums_of_iterators_as_indices() -> None:
     program = ms.workloads.create("C2D", **C2D)
-    assert refusal(padded, program, "conv", 1, 1, 1, 4, 1, 1, 4) == "an index of pad is not an iterator"
+    why = refusal(padded, program, "conv", 1, 4, 1, 4, 1, 1, 4)
+    assert why == "an index of pad is more than an iterator that is padded"
+
+
+def test_channels_of_a_convolution_are_padded() -> None:
+    """The windows' indices are sums, and stay as they are."""
+    program = ms.workloads.create("C2D", **C2D)
+    sch = padded(program, "conv", 1, 1, 1, 4, 1, 1, 4)
+    check(sch, program)
+    assert [b.shape[-1] for b in sch.program.allocs if b.name.endswith("_pad")] == [4, 4, 4]
 
 
 def test_pad_einsum_refuses_results_at_other_indices() -> None:
     a = te.placeholder((5, 6), name="A")
     k = te.reduce_axis(6)
     b = te.compute((10,), lambda i: te.sum(a[i // 2, k], axis=k), name="B")
-    assert "is not an iterator" in refusal(padded, te.program([a], [b]), "B", 4, 4)
+    assert "more than an iterator" in refusal(padded, te.program([a], [b]), "B", 4, 4)
     program = ms.parse(
         'def main(A: T.Tensor((5, 6), "float32"), B: T.Output((6,), "float32")):\n'
         "    for i, k in T.grid(5, 6):\n"

@@ -1,0 +1,215 @@
+"""From the description of an instruction to what a lane of it computes, and from a store to the operands.
+
+    for i, k in T.grid(16, 4): C[i] = C[i] + T.cast(A[i, k], "int32") * T.cast(B[i, k], "int32")
+
+The loops of the output (`i`) are the lanes, the others (`k`) what one lane does: here
+`((c + a0 * b0) + a1 * b1) + ...`, and `a1` of lane 2 is element 2 * 4 + 1 of the register A.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ..arith import simplify
+from ..errors import ScheduleError
+from ..ir import (
+    FUNCTIONS,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    HardwareInstruction,
+    Load,
+    Program,
+    Register,
+    Select,
+    Store,
+    Unary,
+    Var,
+    as_int,
+    const,
+    free_vars,
+    instruct,
+    map_operands,
+    operands,
+    substitute,
+)
+
+COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or", "==", "!="})
+
+
+def describe_instruction(
+    name: str,
+    description: Program,
+    loops: Sequence[For],
+    stores: Sequence[Store],
+    code: str,
+    features: tuple[str, ...],
+) -> HardwareInstruction:
+    """The instruction that computes a description, whose loops and stores are given."""
+    if name in FUNCTIONS:
+        raise ValueError(f"instruction {name!r} has the name of a function")
+    if len(stores) != 1 or len(description.outputs) != 1:
+        raise ValueError(f"instruction {name!r}: a description has one output and one store")
+    (store,), (output,) = stores, description.outputs
+    along = {v for index in store.indices for v in free_vars(index)}
+    lanes = [loop for loop in loops if loop.var in along]
+    steps = [loop for loop in loops if loop.var not in along]
+    places = [flat_index(store.buffer, store.indices, at) for at in points(lanes)]
+    if places != list(range(output.size)):
+        raise ValueError(f"instruction {name!r}: lanes must be the elements of {output.name}, in order")
+    accumulator = Load(output, store.indices)
+    arguments: list[tuple[Buffer, tuple[int, ...], Expr]] = []  # with the elements of every lane
+    meaning: Expr = accumulator
+
+    def place(load: Load, step: Mapping[Var, Expr]) -> Expr:
+        """The argument that a load is in some step: the same elements are the same argument."""
+        elements = tuple([flat_index(load.buffer, load.indices, {**step, **lane}) for lane in points(lanes)])
+        for buffer, known, argument in arguments:
+            if buffer is load.buffer and known == elements:
+                return argument
+        new = Load(load.buffer, tuple([substitute(index, dict(step)) for index in load.indices]))
+        arguments.append((load.buffer, elements, new))
+        return new
+
+    for step in points(steps):
+        before = meaning
+
+        def put(e: Expr, step: Mapping[Var, Expr] = step, before: Expr = before) -> Expr:
+            if isinstance(e, Load):
+                return before if e.buffer is output else place(e, step)
+            return map_operands(e, put)
+
+        meaning = put(store.value)
+    reads = any(isinstance(e, Load) and e.buffer is output for e in parts(store.value))
+    if reads:
+        arguments.insert(0, (output, tuple(places), accumulator))
+    elif steps:
+        raise ValueError(f"instruction {name!r}: only the last step over {steps[0].var.name} would count")
+    registers: list[Register] = []
+    ordered: list[Expr] = []
+    for buffer in (*description.outputs, *description.inputs):
+        mine = [(elements, e) for b, elements, e in arguments if b is buffer]
+        if mine:
+            at = tuple(zip(*[elements for elements, _ in mine], strict=True))
+            registers.append(Register(buffer.name, buffer.dtype, buffer.size, len(ordered), at))
+            ordered += [e for _, e in mine]
+    return HardwareInstruction(
+        name, output.dtype, output.size, tuple(registers), tuple(ordered), meaning, code, features, reads
+    )
+
+
+def points(loops: Sequence[For]) -> list[dict[Var, Expr]]:
+    """All iterations of loops, in order."""
+    ranges = [range(loop.fixed_extent or 0) for loop in loops]
+    variables = [loop.var for loop in loops]
+    return [dict(zip(variables, map(const, at), strict=True)) for at in itertools.product(*ranges)]
+
+
+def flat_index(buffer: Buffer, indices: Sequence[Expr], at: Mapping[Var, Expr]) -> int:
+    total = 0
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        value = as_int(simplify(substitute(index, dict(at))))
+        if value is None:
+            raise ValueError(f"{index} of {buffer.name} is no constant in an iteration")
+        total = total * extent + value
+    return total
+
+
+def parts(e: Expr) -> list[Expr]:
+    return [e, *[x for part in operands(e) for x in parts(part)]]
+
+
+# --- matching -------------------------------------------------------------------------------------
+
+
+Operands = dict[Buffer, Load]  # of the parameters of a description
+
+
+def match_operands(
+    wanted: Expr, found: Expr, bound: Operands, converts: Callable[[str, str], bool] = operator.eq
+) -> Iterator[Operands]:
+    """The ways in which `found` is `wanted` with some load for each parameter, besides those bound already.
+    `converts(mine, theirs)` says whether a load of another dtype than the parameter's would do."""
+    if isinstance(wanted, Load) and isinstance(found, Load):
+        known = bound.get(wanted.buffer)
+        if known is None and converts(found.dtype, wanted.dtype):
+            yield {**bound, wanted.buffer: found}
+        elif known is not None and known.buffer is found.buffer:
+            if all(map(is_equal, known.indices, found.indices)):
+                yield bound
+        return
+    if wanted.dtype != found.dtype or type(wanted) is not type(found):
+        return
+    if isinstance(wanted, Const) and isinstance(found, Const):
+        if repr(wanted.value) == repr(found.value):
+            yield bound
+        return
+    for kind, field in ((Binary, "op"), (Unary, "op"), (Call, "name")):
+        if isinstance(wanted, kind) and getattr(wanted, field) != getattr(found, field):
+            return
+    if not isinstance(wanted, (Binary, Unary, Call, Cast, Select)):
+        return
+    mine, theirs = operands(wanted), operands(found)
+    yield from match_all(mine, theirs, bound, converts)
+    if isinstance(wanted, Binary) and wanted.op in COMMUTATIVE:
+        yield from match_all(mine, theirs[::-1], bound, converts)
+
+
+def match_all(
+    wanted: Sequence[Expr], found: Sequence[Expr], bound: Operands, converts: Callable[[str, str], bool]
+) -> Iterator[Operands]:
+    if not wanted or len(wanted) != len(found):
+        yield from () if wanted or found else (bound,)
+        return
+    for first in match_operands(wanted[0], found[0], bound, converts):
+        yield from match_all(wanted[1:], found[1:], first, converts)
+
+
+def is_equal(a: Expr, b: Expr) -> bool:
+    return a is b or as_int(simplify(a - b)) == 0
+
+
+def put_instruction(known: HardwareInstruction, description: Store, steps: Sequence[For], found: Store,
+                    loops: Sequence[For]) -> Store:  # fmt: skip
+    """The store of one lane that does what `found` does in all iterations of `loops`."""
+    sizes = [[n for loop in nest if (n := loop.fixed_extent) != 1] for nest in (loops, steps)]
+    if sizes[0] != sizes[1]:
+        raise ScheduleError(f"its loops are {sizes[0]}, those of a lane of {known.name} are {sizes[1]}")
+    bound = next(match_operands(description.value, found.value, {}), None)
+    if bound is None:
+        raise ScheduleError(f"it stores {found}, a lane of {known.name} computes {description.value}")
+    accumulated = bound.pop(description.buffer, None)
+    if accumulated is not None and not all(map(is_equal, accumulated.indices, found.indices)):
+        raise ScheduleError(f"it stores to {found.buffer.name} elsewhere than it reads")
+    inside = {loop.var for loop in loops}
+    if any(v in inside for index in found.indices for v in free_vars(index)):
+        raise ScheduleError(f"where it stores moves with the loops of a lane of {known.name}")
+    mine = [loop.var for loop in loops if loop.fixed_extent != 1]
+    arguments: list[Expr] = []
+    for argument in known.arguments:
+        assert isinstance(argument, Load)
+        if argument.buffer is description.buffer:
+            arguments.append(Load(found.buffer, found.indices))
+            continue
+        load = bound[argument.buffer]
+        step = step_of(argument, description, steps)
+        values: dict[Var, Expr] = dict(zip(mine, step, strict=True))
+        values |= {loop.var: const(0) for loop in loops if loop.fixed_extent == 1}
+        arguments.append(Load(load.buffer, tuple([simplify(substitute(i, values)) for i in load.indices])))
+    return Store(found.buffer, found.indices, instruct(known.name, *arguments))
+
+
+def step_of(argument: Load, description: Store, steps: Sequence[For]) -> list[Expr]:
+    """In which iteration of its steps a description loads an argument first."""
+    loads = [e for e in parts(description.value) if isinstance(e, Load) and e.buffer is argument.buffer]
+    for at in points(steps):
+        for load in loads:
+            if all(map(is_equal, [substitute(i, dict(at)) for i in load.indices], argument.indices)):
+                return [at[loop.var] for loop in steps if loop.fixed_extent != 1]
+    raise AssertionError(f"{argument} is not loaded by {description}")

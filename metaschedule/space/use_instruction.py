@@ -1,0 +1,192 @@
+"""UseInstruction: sums of products by the target's instructions for narrow numbers, in a tile of registers.
+
+What an instruction is good for is read off its description: a block whose term is that of a lane, with
+some load for each operand, and a reduction iterator that both operands move with. Groups of the reduction
+become the steps of a lane, operands are packed so that a group lies side by side, and the rest is
+`RegisterTiling`'s.
+
+    C[i, j] += int32(A[i, k]) * int32(B[k, j]),  vpdpbusd (16 lanes of 4):
+    lanes j, steps k % 4;  B packed as [j // 32, k // 4, j % 32, k % 4];  A is read as it is, 4 bytes at once
+
+What does not fit at once is made to: a reduction of 109 is padded with zeros to 112; int8 where the
+instruction wants uint8 is moved by 128, and 128 times the sum of the other operand taken off; int8 where
+it wants int16 is widened as it is packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import ScheduleError
+from ..ir import INSTRUCTIONS, Block, HardwareInstruction, Load, Var, integer_limits, is_integer
+from ..ir.annotations import CLAIMED
+from ..schedule import BlockRV, Schedule
+from ..schedule.instruction import Operands, match_operands
+from ..schedule.intrinsics import INTRINSICS, Intrinsic
+from ..target import Target
+from .facts import (
+    attempt,
+    extent,
+    is_output,
+    is_reduction,
+    only_store,
+    plain_loops,
+    stride,
+    vector_iterator,
+)
+from .register_tiling import Grouping, tile
+from .stage import schedule_stage
+
+
+@dataclass(frozen=True)
+class UseInstruction:
+    """`packs`: where the operand along the lanes is copied; "whole" (once, for constants at build time) or
+    "panel" (where a tile of columns begins)."""
+
+    packs: tuple[str, ...] = ("whole", "panel")
+
+    def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+        node: Block = sch.get(block)
+        along = vector_iterator(node)
+        if along is None or not is_reduction(node) or not plain_loops(sch, block):
+            return [sch]
+        for fit in sorted(find_fits(node, target), key=lambda fit: fit.rank):
+            made: list[Schedule] = []
+            for pack in self.packs:
+                made += attempt(sch, fit.use, block, along, pack, target)
+            if made:
+                return [*made, sch]  # the best instruction that fits
+        return [sch]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An instruction that computes the term of a block, with the load for each of its operands."""
+
+    intrinsic: Intrinsic
+    operands: Operands
+
+    @property
+    def known(self) -> HardwareInstruction:
+        assert self.intrinsic.instruction is not None
+        return self.intrinsic.instruction
+
+    @property
+    def size(self) -> int:
+        """Steps of a lane."""
+        return max(r.count for r in self.known.registers)
+
+    @property
+    def conversions(self) -> list[tuple[Load, str, int]]:
+        """The loads to be converted, to what, and by how much they are moved."""
+        return [
+            (load, b.dtype, offset_between(load.dtype, b.dtype))
+            for b, load in self.operands.items()
+            if load.dtype != b.dtype
+        ]
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Most work at once, fewest conversions; what is moved is not constant, so that its cofactor may
+        be."""
+        work = sum(r.size for r in self.known.registers)
+        moved = [load for load, _, offset in self.conversions if offset]
+        return -work, len(self.conversions), sum(load.buffer.constant for load in moved)
+
+    def step(self, node: Block) -> Var:
+        """A reduction iterator that is an index of every operand by itself, in one of them side by side if
+        there is such."""
+        loads = self.operands.values()
+        found = [
+            it.var
+            for it in node.iters
+            if it.kind == "reduce" and all(any(i is it.var for i in load.indices) for load in loads)
+        ]
+        if not found:
+            raise ScheduleError(f"no reduction iterator is an index of every operand of {self.known.name}")
+        return max(found, key=lambda v: sum(stride(load, v) == 1 for load in loads))
+
+    def use(self, sch: Schedule, block: BlockRV, along: Var, pack: str, target: Target) -> None:
+        node: Block = sch.get(block)
+        step = self.step(node)
+        if any((extent(it) or 1) % self.size for it in node.iters if it.var is step):
+            padding = [self.size if it.var is step else 1 for it in node.iters]
+            for copy in sch.pad_einsum(block, padding):
+                stage(sch, copy, target)
+            Fit(self.intrinsic, self.again(sch, block)).convert(sch, block, target)
+        else:
+            self.convert(sch, block, target)
+        grouping = Grouping(self.intrinsic.name, step, self.size, self.known.lanes)
+        tile(sch, block, along, pack, True, target, grouping=grouping)
+
+    def again(self, sch: Schedule, block: BlockRV) -> Operands:
+        """The operands, in the same order, after the block has got others to read."""
+        store = only_store(sch.get(block))
+        assert store is not None
+        for fit in match_intrinsic(self.intrinsic, store.value):
+            if all(load.indices is self.operands[b].indices for b, load in fit.items()):
+                return fit
+        raise ScheduleError(f"padded operands do not fit {self.known.name}")
+
+    def convert(self, sch: Schedule, block: BlockRV, target: Target) -> None:
+        for load, dtype, offset in self.conversions:
+            node: Block = sch.get(block)
+            at = next(n for n, region in enumerate(node.reads) if region.buffer is load.buffer)
+            copy, *others = sch.convert_operand(block, at, dtype, offset)
+            stage(sch, copy, target)
+            if others:
+                total, shifted = others
+                add_up(sch, total, target)
+                if not is_output(sch, shifted):
+                    sch.compute_inline(shifted)
+
+
+def find_fits(node: Block, target: Target) -> Iterator[Fit]:
+    store = only_store(node)
+    for name, known in INSTRUCTIONS.items():
+        if store is not None and all(map(target.has, known.features)):
+            for operands in match_intrinsic(INTRINSICS[name], store.value):
+                yield Fit(INTRINSICS[name], operands)
+
+
+def match_intrinsic(intrinsic: Intrinsic, value: object) -> Iterator[Operands]:
+    (described,) = intrinsic.stores
+    for found in match_operands(described.value, value, {}, is_convertible):  # pyright: ignore
+        yield {b: load for b, load in found.items() if b is not described.buffer}
+
+
+def offset_between(have: str, want: str) -> int:
+    """What has to be added to integers of one dtype so that another holds them; 0 if nothing."""
+    (low, high), (least, most) = integer_limits(have), integer_limits(want)
+    return 0 if least <= low and high <= most else least - low
+
+
+def is_convertible(have: str, want: str) -> bool:
+    if have == want:
+        return True
+    if not is_integer(have) or not is_integer(want) or have == "int64":
+        return False
+    (low, high), (least, most) = integer_limits(have), integer_limits(want)
+    return high - low <= most - least
+
+
+def stage(sch: Schedule, block: BlockRV, target: Target) -> None:
+    schedule_stage(sch, block, target)
+    sch.annotate(block, CLAIMED.key, "UseInstruction, an operand")
+
+
+def add_up(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """A sum along reductions, of columns side by side where there are any: vectors of columns."""
+    node: Block = sch.get(block)
+    loops = sch.get_loops(block)
+    spatial = [loop for it, loop in zip(node.iters, loops, strict=True) if it.kind == "spatial"]
+    reducing = [loop for it, loop in zip(node.iters, loops, strict=True) if it.kind == "reduce"]
+    if spatial:
+        lanes = target.lanes(node.writes[0].buffer.dtype)
+        outer, columns = sch.split(spatial[-1], [None, lanes])
+        sch.reorder(*spatial[:-1], outer, *reducing, columns)
+        sch.vectorize(columns)
+        start = sch.decompose_reduction(block, reducing[0])
+        sch.annotate(start, CLAIMED.key, "UseInstruction, an offset")
+    sch.annotate(block, CLAIMED.key, "UseInstruction, an offset")

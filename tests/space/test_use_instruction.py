@@ -1,0 +1,214 @@
+"""UseInstruction: whatever it takes is computed exactly, whatever the shape, dtypes and layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import metaschedule as ms
+from metaschedule import te
+from metaschedule.ir import Buffer, Program, numpy_dtype
+from metaschedule.schedule import Trace
+from metaschedule.target import missing_features, resolve
+
+EXTENTS = st.sampled_from([1, 2, 3, 4, 7, 8, 13, 16, 17, 31, 33])
+TARGETS = (
+    "x86-64-v4,+avx512vnni,+avx512bf16,cores=2",
+    "x86-64-v3,+avxvnni,cores=2",
+    "x86-64-v3,cores=2",
+    "x86-64-v2,cores=2",
+    "aarch64,+dotprod,+i8mm,+bf16,cores=2",
+)
+
+
+def numbers(b: Buffer, rng: np.random.Generator) -> np.ndarray:
+    """The whole range of integers; floats of which sums are exact."""
+    if b.dtype == "bfloat16":
+        return rng.integers(-4, 5, b.shape).astype(numpy_dtype(b.dtype))
+    limits = np.iinfo(b.dtype)
+    return rng.integers(limits.min, limits.max + 1, b.shape).astype(b.dtype)
+
+
+def with_instruction(program: Program, target: str) -> list[Trace]:
+    return [t for t in ms.space.default(target).sketches(program) if "tensorize" in str(t)]
+
+
+def assert_exact(program: Program, target: str, draws: int = 2) -> set[str]:
+    """All candidates with an instruction compute what the loops as written do. Gives the instructions."""
+    rng = np.random.default_rng(0)
+    args = [numbers(b, rng) for b in program.inputs]
+    want = ms.build(ms.Schedule(program))(*args)
+    names: set[str] = set()
+    runs = not missing_features(resolve(target))
+    for trace in with_instruction(program, target):
+        names |= {line.split('"')[1] for line in str(trace).splitlines() if "tensorize" in line}
+        for seed in range(draws):
+            sch = trace.apply(program, rng=seed)
+            kernel = ms.build(sch, target=target)
+            got: Any = kernel(*args) if runs else ms.interpret(sch.program, *args)
+            np.testing.assert_array_equal(got, want)
+    return names
+
+
+def einsum(
+    n: int,
+    m: int,
+    k: int,
+    batch: int,
+    types: tuple[str, str, str],
+    swapped: tuple[bool, bool],
+    epilogue: bool,
+) -> Program:
+    """A batched product of operands in either order, and an element-wise step after it."""
+    a, b, c = types
+    x = te.placeholder((batch, k, n) if swapped[0] else (batch, n, k), a, name="A")
+    y = te.placeholder((batch, m, k) if swapped[1] else (batch, k, m), b, name="B")
+    r = te.reduce_axis(k, name="k")
+
+    def element(z: Any, i: Any, j: Any) -> Any:
+        left = x[z, r, i] if swapped[0] else x[z, i, r]
+        right = y[z, j, r] if swapped[1] else y[z, r, j]
+        return te.sum(left.astype(c) * right.astype(c), axis=r)
+
+    out = te.compute((batch, n, m), element, name="C")
+    if epilogue:
+        out = te.compute(out.shape, lambda *i: te.maximum(out[i], 0) + 1, name="D")
+    return te.program([x, y], [out])
+
+
+TYPES = [(a, b, "int32") for a in ("int8", "uint8", "int16") for b in ("int8", "uint8", "int16")] + [
+    ("bfloat16", "bfloat16", "float32")
+]
+
+
+@settings(max_examples=20)
+@given(
+    EXTENTS,
+    EXTENTS,
+    EXTENTS,
+    st.sampled_from([1, 2]),
+    st.sampled_from(TYPES),
+    st.tuples(st.booleans(), st.booleans()),
+    st.booleans(),
+    st.sampled_from(TARGETS),
+)
+def test_products_of_any_shape_are_exact(
+    n: int, m: int, k: int, batch: int, types: tuple[str, str, str], swapped: tuple[bool, bool],
+    epilogue: bool, target: str,
+) -> None:  # fmt: skip
+    assert_exact(einsum(n, m, k, batch, types, swapped, epilogue), target)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(
+    EXTENTS,
+    EXTENTS,
+    EXTENTS,
+    st.sampled_from([1, 3]),
+    st.sampled_from(TYPES),
+    st.tuples(st.booleans(), st.booleans()),
+    st.booleans(),
+)
+def test_many_products_are_exact(
+    n: int, m: int, k: int, batch: int, types: tuple[str, str, str], swapped: tuple[bool, bool],
+    epilogue: bool,
+) -> None:  # fmt: skip
+    assert_exact(einsum(n, m, k, batch, types, swapped, epilogue), "native", draws=10)
+
+
+@pytest.mark.parametrize(
+    ("target", "types", "name"),
+    [
+        (TARGETS[0], ("uint8", "int8", "int32"), "x86.vpdpbusd.512"),
+        (TARGETS[0], ("int8", "uint8", "int32"), "x86.vpdpbusd.512"),
+        (TARGETS[0], ("int8", "int8", "int32"), "x86.vpdpbusd.512"),  # by an offset
+        (TARGETS[0], ("int16", "int16", "int32"), "x86.vpdpwssd.512"),
+        (TARGETS[0], ("bfloat16", "bfloat16", "float32"), "x86.vdpbf16ps.512"),
+        (TARGETS[1], ("uint8", "int8", "int32"), "x86.avxvnni.vpdpbusd.256"),
+        (TARGETS[2], ("int8", "int8", "int32"), "x86.vpmaddwd.256"),  # widened
+        (TARGETS[3], ("uint8", "uint8", "int32"), "x86.vpmaddwd.128"),
+        ("x86-64-v3,+avxvnniint8,cores=2", ("int8", "int8", "int32"), "x86.vpdpbssd.256"),
+        (TARGETS[4], ("int8", "int8", "int32"), "arm.sdot"),
+        (TARGETS[4], ("uint8", "int8", "int32"), "arm.usdot"),
+        (TARGETS[4], ("bfloat16", "bfloat16", "float32"), "arm.bfdot"),
+    ],
+)
+def test_the_widest_instruction_that_fits_is_taken(
+    target: str, types: tuple[str, str, str], name: str
+) -> None:
+    assert assert_exact(einsum(17, 33, 13, 1, types, (False, False), True), target, draws=1) == {name}
+
+
+@pytest.mark.parametrize("types", [("float32", "float32", "float32"), ("int8", "int8", "float32"),
+                                   ("int32", "int32", "int32")])  # fmt: skip
+def test_other_products_are_left_alone(types: tuple[str, str, str]) -> None:
+    assert not with_instruction(einsum(8, 32, 8, 1, types, (False, False), False), TARGETS[0])
+
+
+def convolution(
+    size: tuple[int, int],
+    channels: tuple[int, int],
+    kernel: int,
+    stride: int,
+    last: bool,
+    types: tuple[str, str, str],
+) -> Program:
+    (h, w), (ci, co), (a, b, c) = size, channels, types
+    x = te.placeholder((h, w, ci) if last else (ci, h, w), a, name="X")
+    f = te.placeholder((kernel, kernel, ci, co), b, name="W", constant=True)
+    edge = kernel // 2
+    shape = (h + 2 * edge, w + 2 * edge)
+
+    def padded(*i: Any) -> Any:
+        y, z, o = i if last else (*i[1:], i[0])
+        inside = te.all_of([y >= edge, y < h + edge, z >= edge, z < w + edge])
+        at = (y - edge, z - edge)
+        return te.select(inside, x[*at, o] if last else x[o, *at], 0)
+
+    p = te.compute((*shape, ci) if last else (ci, *shape), padded, name="pad")
+    ry, rx = te.reduce_axis(kernel, name="ry"), te.reduce_axis(kernel, name="rx")
+    rc = te.reduce_axis(ci, name="rc")
+    space = tuple((n - kernel) // stride + 1 for n in shape)
+
+    def element(*i: Any) -> Any:
+        y, z, o = i if last else (*i[1:], i[0])
+        at = (y * stride + ry, z * stride + rx)
+        value = p[*at, rc] if last else p[rc, *at]
+        return te.sum(value.astype(c) * f[ry, rx, rc, o].astype(c), axis=[ry, rx, rc])
+
+    return te.program([x, f], [te.compute((*space, co) if last else (co, *space), element, name="conv")])
+
+
+@pytest.mark.parametrize("types", [("uint8", "int8", "int32"), ("int8", "int8", "int32"), TYPES[-1]])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize(
+    ("channels", "kernel", "stride"), [((8, 32), 3, 1), ((3, 13), 3, 2), ((5, 17), 1, 1)]
+)
+def test_convolutions_are_exact(
+    types: tuple[str, str, str], last: bool, channels: tuple[int, int], kernel: int, stride: int
+) -> None:
+    assert assert_exact(convolution((6, 19), channels, kernel, stride, last, types), TARGETS[0], draws=1)
+
+
+def test_accumulators_stay_in_registers() -> None:
+    """In the inner loop nothing but operands is loaded, and nothing is stored."""
+    program = einsum(48, 64, 256, 1, ("uint8", "int8", "int32"), (False, False), False)
+    trace = with_instruction(program, TARGETS[0])[0]
+    place = next(n for n, d in trace.decisions.items() if len(d) == 2)  # the register tile is drawn first
+    sch = trace.apply(program, decisions={place: [12, 32]}, rng=0)
+    lines = ms.build(sch, target=TARGETS[0]).source("asm").splitlines()
+    found = [n for n, line in enumerate(lines) if "vpdpbusd" in line]
+    inner = lines[found[0] : found[23] + 1]
+    assert not any("(%rsp" in line and "vmov" in line for line in inner)
+
+
+def test_without_the_module_no_candidate_has_an_instruction() -> None:
+    program = einsum(16, 32, 16, 1, ("uint8", "int8", "int32"), (False, False), False)
+    space = ms.space.default(TARGETS[0])
+    assert any("tensorize" in str(t) for t in space.sketches(program))
+    assert not any("tensorize" in str(t) for t in (space - "UseInstruction").sketches(program))
