@@ -140,9 +140,8 @@ def match_operands(
         known = bound.get(wanted.buffer)
         if known is None and converts(found.dtype, wanted.dtype):
             yield {**bound, wanted.buffer: found}
-        elif known is not None and known.buffer is found.buffer:
-            if all(map(is_equal, known.indices, found.indices)):
-                yield bound
+        elif known is not None and is_equal_load(known, found):
+            yield bound
         return
     if wanted.dtype != found.dtype or type(wanted) is not type(found):
         return
@@ -169,6 +168,10 @@ def match_all(
         return
     for first in match_operands(wanted[0], found[0], bound, converts):
         yield from match_all(wanted[1:], found[1:], first, converts)
+
+
+def is_equal_load(a: Load, b: Load) -> bool:
+    return a.buffer is b.buffer and all(map(is_equal, a.indices, b.indices))
 
 
 def is_equal(a: Expr, b: Expr) -> bool:

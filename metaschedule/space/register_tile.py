@@ -22,8 +22,7 @@ ENOUGH = 8  # accumulators that hide the latency: two units, four cycles
 
 @distribution("sample_register_tile")
 class RegisterTile(Distribution):
-    """One size per loop; the last is along the vectors, in elements: whole vectors where the extent has
-    any, or always (`whole`), because an instruction has no other.
+    """One size per loop; the last is along the vectors, in elements: whole vectors where the extent has any.
 
     >>> tile = RegisterTile((128, 128), 8, 16)
     >>> [6, 16] in tile.support(), [7, 16] in tile.support()
@@ -33,7 +32,6 @@ class RegisterTile(Distribution):
     loops: tuple[LoopRV | int, ...]
     lanes: int
     registers: int
-    whole: bool = False
 
     def problem(self) -> str | None:
         if not self.loops or self.lanes < 1 or self.registers < 3:
@@ -45,7 +43,7 @@ class RegisterTile(Distribution):
 
     @property
     def key(self) -> tuple[tuple[Any, ...], int, int, bool]:
-        return self.loops, self.lanes, self.registers, self.whole
+        return self.loops, self.lanes, self.registers, False
 
     def draw(self, rng: random.Random) -> Tile:
         options = self.support()
@@ -71,6 +69,19 @@ class RegisterTile(Distribution):
     def by_distance(self, tile: Tile) -> list[Tile]:
         """All tiles, those of similar sizes first."""
         return sorted(self.support(), key=lambda t: sum(abs(math.log(a / b)) for a, b in zip(t, tile)))
+
+
+@distribution("sample_instruction_tile")
+class InstructionTile(RegisterTile):
+    """A register tile whose last size is always of whole vectors: an instruction has no other.
+
+    >>> InstructionTile((128, 5), 8, 16).support()[0]
+    [1, 8]
+    """
+
+    @property
+    def key(self) -> tuple[tuple[Any, ...], int, int, bool]:
+        return self.loops, self.lanes, self.registers, True
 
 
 def extent(n: Any) -> int:

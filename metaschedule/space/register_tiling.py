@@ -35,7 +35,7 @@ from .facts import (
     vector_iterator,
 )
 from .packing import pack_panel, pack_whole
-from .register_tile import RegisterTile
+from .register_tile import InstructionTile, RegisterTile
 from .stage import schedule_stage
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
@@ -121,7 +121,7 @@ class Nest:
     rows: list[LoopRV]  # of a tile, unrolled
     columns: LoopRV  # of a tile, vectorized
     width: ExprRV  # of the columns
-    group: list[LoopRV]  # the steps of a lane, if it is an instruction
+    steps: list[LoopRV]  # of a lane, if it is an instruction
 
 
 def tile(
@@ -149,7 +149,7 @@ def tile(
     tiles = [nest.tiles[along], *others] if columns_first else [*others, nest.tiles[along]]
     if first is not None:
         tiles.insert(0, nest.tiles[first])
-    sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, nest.columns, *nest.group)
+    sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, nest.columns, *nest.steps)
     sch.reverse_compute_at(result, tiles[-1])
     if packed and streamed and pack == "panel":
         pack_panel(sch, packed, streamed[1], nest.tiles[along], target, grouped)
@@ -164,7 +164,7 @@ def tile(
     start = sch.decompose_reduction(block, nest.reductions[0])
     by = "RegisterTiling"
     if grouping:
-        block, by = sch.blockize(nest.group[0]), f"UseInstruction {grouping.intrinsic}"
+        block, by = sch.blockize(nest.steps[0]), f"UseInstruction {grouping.intrinsic}"
         sch.tensorize(block, grouping.intrinsic)
     faster = "rows" if columns_first else "columns"
     for done in (block, result, start, *groups, *([packed] if packed else [])):
@@ -209,10 +209,10 @@ def split_loops(
 ) -> Nest:  # fmt: skip
     """Cut the register tile out of the loops, then, if wanted, cut what is around it into chunks of tiles."""
     outside = dict(zip([it.var for it in node.iters], loops))
-    group: list[LoopRV] = []
+    steps: list[LoopRV] = []
     if grouping:
         outside[grouping.step], part = sch.split(outside[grouping.step], [None, grouping.size])
-        group.append(part)
+        steps.append(part)
     *reductions, last = [outside[it.var] for it in node.iters if it.kind == "reduce"]
     spatial = [it for it in node.iters if it.kind == "spatial"]
     shared = reused(node) if has_reuse(node) else spatial
@@ -222,8 +222,8 @@ def split_loops(
     if 1 < (size := group_size(node, along)) < lanes:  # vectors of several groups would be gathered
         group, outside[along] = sch.split(outside[along], [None, size])
         groups.append(group)
-    along_lanes = tuple(outside[v] for v in tiled)
-    sizes = sch.sample(RegisterTile(along_lanes, lanes, target.vector_registers, whole=grouping is not None))
+    distribution = InstructionTile if grouping else RegisterTile
+    sizes = sch.sample(distribution(tuple(outside[v] for v in tiled), lanes, target.vector_registers))
     inside: list[LoopRV] = []
     for v, size in zip(tiled, sizes):
         outside[v], part = sch.split(outside[v], [None, size])
@@ -241,4 +241,4 @@ def split_loops(
     if chunked:
         chunks += groups  # of the same rows, one after the other
     reductions += sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
-    return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1], group)
+    return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1], steps)
