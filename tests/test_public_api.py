@@ -192,6 +192,7 @@ def test_tensors_whose_bytes_cannot_be_counted(shape: tuple[int, ...]) -> None:
             lambda: te.prod(PAIR, te.reduce_axis(4)),
             "prod: value must be one expression",
         ),
+        (lambda: te.reduce_axis((1, 2, 3)), "extent must be a number or .low, high., got .1, 2, 3."),
         (lambda: te.table([1, [2]], name="t"), "table t: values must be an array of numbers"),
         (lambda: ms.database.open("a\0b"), "open: path must be a path, which holds no NUL"),
         (lambda: ms.runtime.load("a\0b"), "load: path must be a path, which holds no NUL"),

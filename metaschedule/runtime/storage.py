@@ -6,6 +6,7 @@ the blobs it lists, one after the other. Reading one executes nothing: no pickle
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -65,6 +66,8 @@ def write(path: str | os.PathLike[str], stored: Stored) -> None:
 def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file that replaces the one at `path` once all is written, and not if that fails."""
     destination = Path(path)
+    if not destination.name:  # "" and "."
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = destination.with_name(f"{destination.name[:100]}.{secrets.token_hex(8)}")
     with open(temporary, "xb") as file:  # not by `tempfile`, whose files nobody else may read
         try:

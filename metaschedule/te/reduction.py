@@ -32,7 +32,7 @@ from ..ir import (
     operands,
     select,
 )
-from ..validation import checked
+from ..validation import checked, shown
 from .tensor import Tensor, check_extent, dynamic
 
 
@@ -132,6 +132,8 @@ def reduce_axis(extent: Any, name: str = "k") -> Any:
     Either may be an expression of the indices of the `compute` in whose function it is made, or of
     elements of tensors (triangular loops, adaptive pooling, compressed sparse rows).
     """
+    if isinstance(extent, tuple) and len(extent) != 2:
+        raise ValueError(f"reduce_axis {name}: extent must be a number or (low, high), got {shown(extent)}")
     low, high = extent if isinstance(extent, tuple) else (0, extent)
     for bound in (low, high):
         if isinstance(bound, Expr):
