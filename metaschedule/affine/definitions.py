@@ -122,7 +122,7 @@ def consists_of(s: Nest, roots: Iterable[Var]) -> set[Var]:
 
 def are_independent(s: Nest, roots: Iterable[Var]) -> bool:
     """Whether all combinations of values of the variables occur while their loops run: none is needed twice,
-    but that they may be different parts of one fused loop."""
+    but that they may be different digits of one fused loop."""
     taken: set[Var] = set()
     divided: set[Var] = set()  # fused loops of which parts are taken
     parts: set[tuple[Var, int]] = set()

@@ -232,7 +232,7 @@ class View:
         return a.terms == b.terms or self.loops_of(a) == self.loops_of(b)
 
     def loops_of(self, span: Interval) -> dict[Var, int]:
-        """The terms of a span in terms of loops and parts of loops, where that is possible."""
+        """The terms of an interval in terms of loops and digits of fused loops, where that is possible."""
         terms: dict[Var, int] = {}
         waiting = list(span.terms.items())
         while waiting:

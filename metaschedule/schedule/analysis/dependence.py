@@ -27,7 +27,7 @@ from .written import Box, stored_indices, written_box
 
 
 @dataclass(slots=True)
-class Effects:
+class AccessesBelow:
     """What a part of the program reads and writes."""
 
     accesses: dict[Buffer, list[Access]] = field(default_factory=dict)
@@ -36,9 +36,9 @@ class Effects:
     problem: str | None = None  # why this is not all that is touched
 
 
-def effects_below(s: State, loop: Var) -> Effects:
+def accesses_below(s: State, loop: Var) -> AccessesBelow:
     """What the body of a loop reads and writes, in program order."""
-    found = Effects()
+    found = AccessesBelow()
     for key in s.statements_below(loop):
         node = s.nodes[key]
         if loaded := touch(node).loaded:
@@ -62,7 +62,7 @@ def loop_carried_dependence(s: State, loop: Var, reductions: bool = False) -> st
     extent = s.fixed_extent(loop)
     if extent is not None and extent <= 1:
         return None
-    below, view = effects_below(s, loop), View(s, s.parent[loop], moving=loop)
+    below, view = accesses_below(s, loop), View(s, s.parent[loop], moving=loop)
     if below.problem:
         return below.problem
     for buffer in below.written:
@@ -162,7 +162,7 @@ def is_inside(view: View, read: Access, box: Box) -> bool:
 def fusion_preventing_dependence(s: State, loops: list[Var]) -> str | None:
     """Why loops that follow one another may not become one: an iteration of a later loop needs or disturbs
     iterations of an earlier one that would come after it. None if that is certainly not so."""
-    parts = [effects_below(s, v) for v in loops]
+    parts = [accesses_below(s, v) for v in loops]
     for part in parts:
         if part.problem:
             return part.problem

@@ -1,4 +1,4 @@
-"""Primitives for how loops are loop_carried_dependence out: parallel, vectorize, unroll, bind; annotations.
+"""Primitives for how loops are carried out: parallel, vectorize, unroll, bind; annotations.
 
 A kind never changes what a loop means, only how it may run. So a loop that runs iterations together or in any
 order must have iterations that do not depend on each other (`analysis.dependence.loop_carried_dependence`).
