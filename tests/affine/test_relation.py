@@ -15,7 +15,7 @@ from operator import mul
 import pytest
 
 from metaschedule.affine.access import Access, accesses_of
-from metaschedule.affine.alias import may_alias
+from metaschedule.affine.alias import may_alias, may_meet_later
 from metaschedule.affine.cover import covers
 from metaschedule.affine.injective import is_injective
 from metaschedule.affine.stride import stride
@@ -38,6 +38,7 @@ def answers(sch: Schedule) -> Iterator[Answer]:
     s = sch.state
     runs = {name: instances(s, name) for name in BLOCKS}
     yield from independence(s, runs, sch.program.outputs)
+    yield from order(s, runs, sch.program.outputs[0])
     yield from coverage(s, runs, sch.program.outputs[0])
     yield from injectivity(s)
     yield from strides(s)
@@ -71,6 +72,28 @@ def meets(s: State, runs: dict[str, list[Instance]], below: list[str], loop: Var
                     if is_write:
                         stored.add(key)
     return any(len(touched[key]) > 1 for key in stored)
+
+
+def order(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator[Answer]:
+    """Loops that follow one another: does the second touch what the first touches in a later iteration?"""
+    common = [v for v in s.loops_around("first") if s.is_below("second", v)]
+    at = len(common)
+    loops = [next(iter(s.loops_around(name)[at:]), None) for name in BLOCKS]
+    first, second = loops
+    if first is None or second is None or s.fixed_extent(first) != s.fixed_extent(second):
+        return
+    (write,), (read,) = [accesses(s.nodes[name], buffer) for name in BLOCKS]
+    stored: dict[tuple[object, ...], int] = {}  # the last iteration of the first loop that stores an element
+    for run in runs["first"]:
+        for element in run.touches(buffer, True):
+            key = (*run.loops[:at], None, *element)
+            stored[key] = max(stored.get(key, 0), run.loops[at])
+    truth = any(
+        stored.get((*run.loops[:at], None, *element), -1) > run.loops[at]
+        for run in runs["second"]
+        for element in run.touches(buffer, False)
+    )
+    yield "may_meet_later", may_meet_later(s, (second, read), (first, write)), truth, buffer.name
 
 
 def coverage(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator[Answer]:
@@ -131,13 +154,20 @@ def moved(block: Block, var: Var) -> set[int]:
 
 WRONG: dict[str, Callable[[bool | None, bool], bool]] = {
     "may_alias": lambda answer, truth: answer is not None and answer is not truth,
+    "may_meet_later": lambda answer, truth: answer is not None and answer is not truth,
     "covers": lambda answer, truth: answer is True and not truth,
     "is_injective": lambda answer, truth: answer is not None and answer is not truth,
     "stride": lambda answer, truth: truth and not answer,
 }
-PROVED: dict[str, bool] = {"may_alias": False, "covers": True, "is_injective": True, "stride": False}
+PROVED: dict[str, bool] = {
+    "may_alias": False,
+    "may_meet_later": False,
+    "covers": True,
+    "is_injective": True,
+    "stride": False,
+}
 # Of what is true. `stride` knows no extents: that i // 4 never moves where i < 3 is not seen.
-SHARE = {"may_alias": 0.95, "covers": 0.95, "is_injective": 0.95, "stride": 0.85}
+SHARE = {"may_alias": 0.95, "may_meet_later": 0.95, "covers": 0.95, "is_injective": 0.95, "stride": 0.85}
 
 
 def survey(count: int, seed: int) -> Counter[tuple[str, str]]:
