@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -212,3 +213,10 @@ def test_without_the_module_no_candidate_has_an_instruction() -> None:
     space = ms.space.default(TARGETS[0])
     assert any("tensorize" in str(t) for t in space.sketches(program))
     assert not any("tensorize" in str(t) for t in (space - "UseInstruction").sketches(program))
+
+
+def test_an_instruction_of_ones_own_is_short() -> None:
+    """As examples/04_own_instruction.py shows it: description, code and registration."""
+    text = (Path(__file__).parents[2] / "examples" / "04_own_instruction.py").read_text()
+    own = text.partition("# --- the instruction ---")[2].partition("# --- a program")[0]
+    assert len([line for line in own.splitlines() if line.strip()]) < 40
