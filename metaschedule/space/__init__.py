@@ -6,6 +6,7 @@ from .inline import AutoInline, InlineConstants
 from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
 from .multi_level_tiling import MultiLevelTiling
 from .postprocess import Buildable, RewriteReductionBlock
+from .presets import preset, union
 from .register_tiling import RegisterTiling
 from .rfactor import AddRFactor
 from .row_fusion import FuseRows

@@ -341,7 +341,7 @@ class OwnSpace:
 
 def as_space(space: Any) -> SpaceLike:
     """A space as it is, or made of a function that takes a schedule, or of another object (`OwnSpace`)."""
-    if isinstance(space, (Space, FunctionSpace, OwnSpace)):
+    if isinstance(space, (Space, FunctionSpace, OwnSpace)) or callable(getattr(space, "explored", None)):
         return space
     if callable(getattr(space, "sketches", None)) and callable(getattr(space, "sample", None)):
         return OwnSpace(space)
