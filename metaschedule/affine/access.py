@@ -33,3 +33,8 @@ def accesses_of(block: Block) -> tuple[Access, ...]:
     iters = iteration(block)
     reads = [Access(block, r, False, iters) for r in block.reads]
     return (*reads, *[Access(block, r, True, iters) for r in block.writes])
+
+
+def accessed(block: Block, region: Region, is_write: bool) -> Access:
+    """An access of a block that need not be in its signature."""
+    return Access(block, region, is_write, iteration(block))

@@ -11,20 +11,46 @@ exists (its loops are in range, its guards hold) and stores that very element: n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ..ir import Binary, Expr, Var, as_int, free_vars, substitute
+from ..ir import Binary, Block, Expr, Var, as_int, free_vars, same_expr, substitute
 from .access import Access
 from .alias import offset
 from .definitions import FusedDigit
+from .footprint import find_written, footprint, runs_surely
+from .form import variables
 from .instance import Instance, Linear
 from .nest import Nest
 from .system import System
+from .view import View
 
 
-def covers(nest: Nest, around: Sequence[Var], loops: Sequence[Var], write: Access, read: Access) -> bool:
-    """Whether every element that `read` touches while the loops around stand still is stored by `write`
-    meanwhile, whose own `loops` all range. The loops of a block that stores must not be empty."""
+def covers(view: View, write: Access, read: Access) -> bool:
+    """Whether every element that `read` touches, while the loops outside of a view stand still, is one that
+    `write` stores meanwhile. Boxes are compared first: what is stored for sure has all that may be read."""
+    writer, reader = write.block, read.block
+    if not runs_surely(view, writer):
+        return False
+    box = find_written(view, writer, [start for start, _ in write.region.ranges])
+    if box is not None and box.holds(view, footprint(view, read), read.buffer.shape):
+        known = [view.s.resolve(test) for test in reader.predicate] if box.guards else []
+        if all(any(same_expr(test, guard) for test in known) for guard in box.guards):
+            return True
+    loops = [v for v in view.s.loops_around(writer.name) if v not in view.outside]
+    return has_witnesses(view.s, still_variables(view, writer, reader), loops, write, read)
+
+
+def still_variables(view: View, *blocks: Block) -> list[Var]:
+    """The variables that stand still outside of a view: loops, and iterators of blocks around."""
+    used = [v for b in blocks for e in (*b.bindings, *b.predicate) for v in variables(e) if view.is_outer(v)]
+    return list(dict.fromkeys([*view.outside, *used]))
+
+
+def has_witnesses(
+    nest: Nest, around: Iterable[Var], loops: Sequence[Var], write: Access, read: Access
+) -> bool:
+    """Whether every element that `read` touches while the variables around stand still has an instance of
+    `write` that stores it, whose own `loops` all range and none of which is empty."""
     if any(as_int(count) != 1 for _, count in write.region.ranges):
         return False
     system = System()
@@ -72,7 +98,7 @@ class Witness(Instance):
         super().__init__(system, nest, known)
 
     def choose(self, indices: Sequence[Expr], values: Sequence[Linear], loops: Sequence[Var]) -> None:
-        waiting = list(range(len(indices)))
+        waiting = self.join_digits(indices, values)
         while waiting:  # those first that leave the least to choose
             at = min(waiting, key=lambda n: (not is_sum(indices[n]), len(self.open(indices[n])), n))
             waiting.remove(at)
@@ -80,6 +106,33 @@ class Witness(Instance):
         for var in loops:  # what no index tells: any value will do
             if not self.is_known(var):
                 self.put(var, Linear({}))
+
+    def join_digits(self, indices: Sequence[Expr], values: Sequence[Linear]) -> list[int]:
+        """Solve for numbers of which all digits are indices; gives the indices that are left.
+
+        [x // 12, x // 4 % 3, x % 4] = [a, b, c]: x = 12 * a + 4 * b + c"""
+        left = list(range(len(indices)))
+        for at in list(left):
+            x, low, high = digit_of(indices[at])
+            found, total = [at], values[at]
+            while low == 1 and high is not None and at in left:
+                more = next(
+                    (
+                        n
+                        for n in left
+                        if digit_of(indices[n])[1] == high and same_expr(digit_of(indices[n])[0], x)
+                    ),
+                    None,
+                )
+                if more is None:
+                    break
+                found.append(more)
+                total = total.plus(values[more], high)
+                high = digit_of(indices[more])[2]
+            if len(found) > 1 and high is None:
+                self.solve(x, total)
+                left = [n for n in left if n not in found]
+        return left
 
     def open(self, e: Expr) -> list[Var]:
         return [v for v in free_vars(e) if not self.is_known(v)]
@@ -187,3 +240,14 @@ def is_sum(e: Expr) -> bool:
     if isinstance(e, Binary) and e.op == "*" and as_int(e.b) is not None:
         return is_sum(e.a)
     return isinstance(e, Var) or as_int(e) is not None
+
+
+def digit_of(e: Expr) -> tuple[Expr, int, int | None]:
+    """(x, low, high) of `x // low % (high // low)`; high is None if there is no remainder taken."""
+    divisor = as_int(e.b) if isinstance(e, Binary) and e.op in ("//", "%") else None
+    if not isinstance(e, Binary) or divisor is None or divisor < 1:
+        return e, 1, None
+    x, low, high = digit_of(e.a)
+    if e.op == "//":
+        return (x, low * divisor, high) if high is None or high % (low * divisor) == 0 else (e, 1, None)
+    return (x, low, low * divisor) if high is None or high % (low * divisor) == 0 else (e, 1, None)

@@ -11,7 +11,8 @@ takes every value below its extent whatever it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -148,7 +149,7 @@ def are_independent(s: Nest, roots: Iterable[Var]) -> bool:
 
 
 def is_definition_test(s: Nest, test: Expr) -> bool:
-    """Whether a conjunct only says that a variable is below its extent. It excludes no instance."""
+    """Whether a conjunct only says that a variable is below its extent."""
     for constraint in constraints_of(test) or (None,):
         limit = None if constraint is None else constraint.upper_limit
         if limit is None:
@@ -157,6 +158,31 @@ def is_definition_test(s: Nest, test: Expr) -> bool:
         if extent is None or limit[1] < extent:
             return False
     return True
+
+
+def excludes_nothing(s: Nest, tests: Iterable[Expr], roots: Sequence[Var]) -> bool:
+    """Whether `roots` take all their values where some tests hold: each says that a variable is below its
+    extent, and the variable is one that they are made of, or that has nothing to do with them.
+
+    h = h0 * 3 + h1 where h < 7: leaves out no h, but some of h0 and h1"""
+    parts: set[Var] | None = None
+    for test in tests:
+        if not is_definition_test(s, test):
+            return False
+        parts = consists_of(s, roots) if parts is None else parts
+        for var in variables(test):
+            if var not in parts and not divides(s, var) and not parts.isdisjoint(s.leaf_loops(var)):
+                return False
+    return True
+
+
+def divides(s: Nest, var: Var) -> bool:
+    """Whether a variable was split into loops of which each combination is a value of it."""
+    known, extent = s.definitions.get(var), s.fixed_extent(var)
+    if not isinstance(known, Split) or extent is None:
+        return False
+    sizes = [s.fixed_extent(d) for d in known.digits]
+    return None not in sizes and math.prod([n for n in sizes if n is not None]) <= extent
 
 
 def is_below_extent(s: Nest, test: Expr) -> bool:

@@ -99,7 +99,6 @@ def order(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator
 def coverage(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator[Answer]:
     first, second = [s.nodes[name] for name in BLOCKS]
     around = [v for v in s.loops_around("first") if s.is_below("second", v)]
-    loops = s.loops_around("first")[len(around) :]
     (write,), (read,) = accesses(first, buffer), accesses(second, buffer)
     stored: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     for run in runs["first"]:
@@ -107,7 +106,12 @@ def coverage(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Itera
     truth = all(
         run.touches(buffer, False) <= stored.get(run.loops[: len(around)], set()) for run in runs["second"]
     )
-    yield "covers", covers(s, around, loops, write, read), truth, buffer.name
+    yield (
+        "covers",
+        covers(View(s, s.lowest_common_ancestor("first", "second")), write, read),
+        truth,
+        buffer.name,
+    )
 
 
 def injectivity(s: State) -> Iterator[Answer]:

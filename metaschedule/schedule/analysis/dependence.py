@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...affine.access import Access, accesses_of
+from ...affine.access import Access, accessed, accesses_of
 from ...affine.alias import are_told_apart, may_alias, may_meet_later
+from ...affine.cover import covers
 from ...affine.definitions import leaf_loops_by_kind
 from ...affine.view import View
-from ...ir import Block, Buffer, For, If, Var, same_expr
+from ...ir import Block, Buffer, For, If, Var
 from ..state import State
+from .must_write import stored_indices
 from .reducers import commutes
 from .touching import touch, users
-from .written import Box, stored_indices, written_box
 
 
 @dataclass(slots=True)
@@ -131,29 +132,9 @@ def is_filled(s: State, write: Access, read: Access) -> bool:
         return False
     view = View(s, s.lowest_common_ancestor(write.block.name, read.block.name))
     indices = stored_indices(write.block, write.region.buffer)
-    box = None if indices is None else written_box(view, write.block, indices)
-    return box is not None and holds_guards(s, box, read.block) and is_inside(view, read, box)
-
-
-def holds_guards(s: State, box: Box, block: Block) -> bool:
-    known = [s.resolve(c) for c in block.predicate] if box.guards else []
-    return all(any(same_expr(c, guard) for c in known) for guard in box.guards)
-
-
-def is_inside(view: View, read: Access, box: Box) -> bool:
-    """Whether a box has all that an instance reads as the loops inside of a view range."""
-    for (start, extent), (have, limit), size in zip(
-        read.region.ranges, box.ranges, read.region.buffer.shape, strict=True
-    ):
-        need = view.interval(start, extent, read.block, read.iters, size)
-        fixed = need.other is None and not (need.terms and view.loops_of(need))
-        low, end = (max(need.offset, 0), min(need.end, size)) if fixed else (need.offset, need.end)
-        if low < have.offset or end > have.end or not view.same_start(need, have):
-            return False
-        # What lies behind the limit is not written; it must be behind the end of the buffer, too.
-        if limit is not None and limit < size and (not fixed or end > limit):
-            return False
-    return True
+    return indices is not None and covers(
+        view, accessed(write.block, write.region.buffer.region(*indices), True), read
+    )
 
 
 # --- loops that follow one another ----------------------------------------------------------------

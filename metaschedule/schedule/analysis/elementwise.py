@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ...arith import Domain, iteration_map, simplify
+from ...arith import Domain
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Const, Expr, Iter, Load, Store, Var, as_int, loads
+from ...ir import Block, Buffer, Load, Store, loads
 from ..state import ROOT, Key, State
 from .touching import Access
-
-Solve = Callable[[Sequence[Expr]], dict[Var, Expr]]
 
 
 def single_store(s: State, block: Block) -> Store:
@@ -36,50 +32,6 @@ def single_store(s: State, block: Block) -> Store:
 
 def stored_loads(store: Store) -> list[Load]:
     return loads(*store.indices, store.value)
-
-
-@dataclass(slots=True)
-class Inverse:
-    """Indices as a function of iterators that has an inverse: `solve` gives the iterators from the values."""
-
-    ranges: list[tuple[int, int]]  # first and last value of each index
-    full: bool  # every point of the box is reached
-    solve: Solve
-
-
-def find_inverse(iters: tuple[Iter, ...], indices: tuple[Expr, ...]) -> Inverse | None:
-    """None if iterators with different values may have the same indices, or that is not known."""
-    extents: dict[Var, int] = {}
-    for it in iters:
-        size = as_int(it.extent)
-        if size is None:
-            return None
-        extents[it.var] = size
-    plain = [i for i in indices if isinstance(i, Var)]
-    if len(plain) == len(set(plain)) and all(isinstance(i, (Var, Const)) for i in indices):
-        units = [v for v in extents if v not in set(plain)]
-        if any(extents[v] != 1 for v in units) or any(v not in extents for v in plain):
-            return None
-
-        def pick(values: Sequence[Expr]) -> dict[Var, Expr]:
-            found: dict[Var, Expr] = {v: Const(0, "int64") for v in units}
-            found.update((i, x) for i, x in zip(indices, values, strict=True) if isinstance(i, Var))
-            return found
-
-        ranges = [
-            (0, extents[i] - 1) if isinstance(i, Var) else (as_int(i) or 0, as_int(i) or 0) for i in indices
-        ]
-        return Inverse(ranges, True, pick)
-    if loads(*indices):
-        return None
-    mapped = iteration_map(indices, extents)
-    if mapped is None or not mapped.injective:
-        return None
-    return Inverse(
-        list(mapped.ranges),
-        mapped.surjective,
-        lambda values: {v: simplify(x) for v, x in mapped.solve(values).items()},
-    )
 
 
 def check_private(s: State, buffer: Buffer, block: Block) -> None:

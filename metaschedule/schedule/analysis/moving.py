@@ -6,21 +6,19 @@ another order, maybe more than once; so it must be one whose instances do not de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...affine.definitions import is_definition_test, leaf_loops_of
-from ...affine.form import NO_ITERATORS
+from ...affine.definitions import Definition, leaf_loops_of
+from ...affine.injective import is_injective
+from ...affine.inverse import find_inverse
 from ...affine.view import View
 from ...errors import ScheduleError
 from ...ir import (
     Assert,
-    Binary,
     Block,
     Body,
     Buffer,
-    Const,
     Expr,
     For,
     If,
@@ -30,19 +28,18 @@ from ...ir import (
     Var,
     as_int,
     changed,
-    const,
     expressions,
     free_vars,
+    loads,
     same_expr,
-    subexpressions,
     walk,
 )
 from ..state import ROOT, Key, State
-from .instances import bound_plainly
+from .iteration_domain import ONE, bound_plainly, is_count
 from .reducers import find_reducer
 from .touching import Access, touch
 
-Form = tuple[tuple[Var | None, int], ...]  # per dimension the iterator and what is added to it
+Stores = dict[Buffer, tuple[Expr, ...]]  # at which indices, over spatial iterators
 
 
 @dataclass(slots=True)
@@ -53,12 +50,16 @@ class Move:
     loops: list[For]
     loop: Var
     at: int
+    definitions: dict[Var, tuple[Definition, Expr]]  # of variables over the new loops, with extents
 
 
 def carry_out(s: State, move: Move) -> None:
     """Take a block from where it is, with the loops that become empty, and put it in its new place."""
     name = move.block.name
     take_away(s, name)
+    for var, (definition, extent) in move.definitions.items():
+        s.extents[var] = extent
+        s.define(var, definition)
     s.nodes[name] = move.block
     s.children.setdefault(name, ())
     top: Key = s.nest(move.loops, [name]) if move.loops else name
@@ -126,9 +127,8 @@ def position(s: State, key: Key, top: Key) -> int:
 # --- the block ------------------------------------------------------------------------------------
 
 
-def check_block(s: State, block: Block) -> dict[Buffer, Form | None]:
-    """Raises unless a block computes elements independently of each other; gives where it stores them (None
-    if that is not an iterator per dimension)."""
+def check_block(s: State, block: Block) -> Stores:
+    """Raises unless a block computes elements independently of each other; gives where it stores them."""
     name = block.name
     if not block.iters:
         raise ScheduleError(
@@ -140,18 +140,22 @@ def check_block(s: State, block: Block) -> dict[Buffer, Form | None]:
         raise ScheduleError(
             f"an iterator of block {name!r} has an extent that is not a constant", marks={name: "here"}
         )
-    forms = _forms(block.iters, block.init, block.body)
-    if isinstance(forms, str):
+    stores = find_stores(block.iters, block.init, block.body)
+    if isinstance(stores, dict):
+        shared = [b for b, indices in stores.items() if not is_one_to_one(block.iters, indices)]
+        stores = f"several instances store to the same element of {shared[0].name}" if shared else stores
+    if isinstance(stores, str):
         raise ScheduleError(
-            f"block {name!r} is neither complete nor a reduction: {forms}", marks={name: forms}
+            f"block {name!r} is neither complete nor a reduction: {stores}", marks={name: stores}
         )
-    return forms
+    return stores
 
 
 @lru_cache(maxsize=4096)  # moving changes none of these, and every replay asks again
-def _forms(iters: tuple[Iter, ...], init: Body, body: Body) -> dict[Buffer, Form | None] | str:
+def find_stores(iters: tuple[Iter, ...], init: Body, body: Body) -> Stores | str:
+    """The indices at which each instance stores, or why instances are not independent of each other."""
     spatial = {it.var: as_int(it.extent) for it in iters if it.kind == "spatial"}
-    stores: dict[Buffer, tuple[Expr, ...]] = {}
+    stores: Stores = {}
     started: set[Buffer] = set()
     for n, part in enumerate((init, body)):
         for x in walk(part):
@@ -165,51 +169,34 @@ def _forms(iters: tuple[Iter, ...], init: Body, body: Body) -> dict[Buffer, Form
                     started.add(x.buffer)
     if not stores:
         return "it stores nothing"
-    found: dict[Buffer, Form | None] = {}
     for buffer, indices in stores.items():
         used = {v for index in indices for v in free_vars(index)}
-        if any(isinstance(x, Load) for index in indices for x in subexpressions(index)):
+        if loads(*indices):
             return f"where it stores to {buffer.name} depends on what it reads"
         if not used <= set(spatial):
             return f"where it stores to {buffer.name} depends on more than its spatial iterators"
         if any(n != 1 and v not in used for v, n in spatial.items()):
             return f"several instances store to the same element of {buffer.name}"
-        form = [shifted(index) for index in indices]
-        named = [f[0] for f in form if f is not None and f[0] is not None]
-        plain = len({id(v) for v in named}) == len(named)
-        found[buffer] = tuple([f for f in form if f is not None]) if plain and None not in form else None
     for x in expressions((*init, *body)):
         if isinstance(x, Load) and x.buffer in stores:
             if x.buffer not in started:
                 return f"it reads what it stores, {x.buffer.name}, without starting it"
             if not all(map(same_expr, x.indices, stores[x.buffer])):
                 return f"it reads elements of {x.buffer.name} that other instances store"
-    return found
+    return stores
 
 
-def shifted(index: Expr) -> tuple[Var | None, int] | None:
-    """(variable, offset) of `v`, `v + c`, `c + v`, `v - c` or (None, c) of a constant."""
-    if isinstance(index, Var):
-        return index, 0
-    if isinstance(index, Const):
-        return None, int(index.value)
-    if isinstance(index, Binary) and index.op in ("+", "-"):
-        a, b = index.a, index.b
-        if index.op == "+" and isinstance(a, Const):
-            a, b = b, a
-        if isinstance(a, Var) and isinstance(b, Const):
-            return a, int(b.value) if index.op == "+" else -int(b.value)
-    return None
+def is_one_to_one(iters: tuple[Iter, ...], indices: tuple[Expr, ...]) -> bool:
+    """Whether different values of the spatial iterators, all of which are there, have different indices."""
+    if find_inverse(spatial_iters(iters), indices) is not None:
+        return True
+    sizes = {it.var: as_int(it.extent) or 0 for it in spatial_iters(iters)}
+    return is_injective([(index, ONE) for index in indices], sizes) is True
 
 
-def check_forms(block: Block, forms: dict[Buffer, Form | None], wanted: Iterable[Buffer]) -> None:
-    for buffer in wanted:
-        if forms[buffer] is None:
-            raise ScheduleError(
-                f"block {block.name!r} does not store to {buffer.name} at one spatial iterator per dimension",
-                marks={block.name: f"stores to {buffer.name}"},
-                help="transform the layout of the buffer after moving the block",
-            )
+@lru_cache(maxsize=4096)
+def spatial_iters(iters: tuple[Iter, ...]) -> tuple[Iter, ...]:
+    return tuple([it for it in iters if it.kind == "spatial"])
 
 
 def check_only_writer(s: State, events: list[Access], block: Block) -> None:
@@ -249,13 +236,16 @@ def check_reduction(s: State, block: Block, view: View) -> None:
         used = leaf_loops_of(s, block.bindings)
     else:
         tests = [t for t in block.predicate if not leaf_loops_of(s, [t]).isdisjoint(reducing)]
+        inner = [t for t in tests if leaf_loops_of(s, [t]) <= reducing]
         alone = changed(
             block,
             iters=tuple([it for it, _ in pairs]),
             bindings=tuple([b for _, b in pairs]),
-            predicate=tuple(tests),
+            predicate=tuple(inner),
         )
-        if not bound_plainly(s, alone) or not all(leaf_loops_of(s, [t]) <= reducing for t in tests):
+        # Another test may leave out the last terms of an element, or all of them.
+        counts = all(is_count(s, t, set(loops)) for t in tests if not any(t is x for x in inner))
+        if not bound_plainly(s, alone) or not counts:
             raise ScheduleError(
                 f"the reduction of block {block.name!r} is not over loops of its own",
                 marks={block.name: "a reduction iterator is bound to something else"},
@@ -269,43 +259,3 @@ def check_reduction(s: State, block: Block, view: View) -> None:
                 f"the loop over {extra[0].name} repeats terms of the reduction of block {block.name!r}",
                 marks={extra[0]: "inside of a reduction loop", block.name: "reduces"},
             )
-
-
-def instances(s: State, block: Block) -> list[tuple[int, int]]:
-    """Per iterator the first and last value with which a block runs; raises if its predicate says more."""
-    sizes = [as_int(it.extent) or 0 for it in block.iters]
-    if bound_plainly(s, block):
-        return [(0, n - 1) for n in sizes]
-    view = View(s, s.scope(block.name))
-    box: list[tuple[int, int]] = []
-    for binding, n in zip(block.bindings, sizes, strict=True):
-        span = view.interval(binding, const(1), block, NO_ITERATORS, n)
-        box.append((max(0, span.offset), min(n, span.end) - 1) if span.is_fixed else (0, n - 1))
-    for test in block.predicate:
-        if is_definition_test(s, test):
-            continue
-        at, first, last = as_bound(block, test)
-        if at is None:
-            raise ScheduleError(
-                f"block {block.name!r} runs under a condition that cannot be moved: {test}",
-                marks={block.name: "has a predicate that is more than a range of its iterators"},
-            )
-        low, high = box[at]
-        box[at] = max(low, first) if first is not None else low, min(high, last) if last is not None else high
-    return box
-
-
-def as_bound(block: Block, test: Expr) -> tuple[int | None, int | None, int | None]:
-    """(iterator, first, last) if a conjunct bounds the binding of an iterator by a constant."""
-    if isinstance(test, Binary) and (limit := as_int(test.b)) is not None:
-        for n, binding in enumerate(block.bindings):
-            if test.a is binding or same_expr(test.a, binding):
-                ends = {
-                    "<": (None, limit - 1),
-                    "<=": (None, limit),
-                    ">=": (limit, None),
-                    ">": (limit + 1, None),
-                }
-                if test.op in ends:
-                    return n, *ends[test.op]
-    return None, None, None

@@ -8,7 +8,7 @@ from ...ir import Block, Var
 from ..state import State
 from .block_dependence import order_matters
 from .dependence import loop_carried_dependence
-from .instances import check_once
+from .iteration_domain import check_once
 from .reducers import commutes
 from .touching import touch
 

@@ -11,7 +11,7 @@ from ...errors import ScheduleError
 from ...ir import Block, Expr, For, Iter, Substitute, Var, as_int, const, free_vars, substitute
 from ..analysis.block_dependence import order_matters
 from ..analysis.index_text import Texts, image_shape, index_map
-from ..analysis.instances import runs_once_per_point
+from ..analysis.iteration_domain import runs_once_per_point
 from ..analysis.reducers import find_reducer
 from ..state import Key, State
 from .base import BlockRV, Primitive, primitive

@@ -1,6 +1,6 @@
 """cache_read, cache_write: a block reads from a copy, or writes to one.
 
-Read `cache_stage.py` for where a copy goes and `analysis/written.py` for what it may copy.
+Read `cache_stage.py` for where a copy goes and `affine/footprint.py` for what it may copy.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...affine.footprint import Box, whole_box
 from ...affine.view import Interval, View
 from ...arith import Domain
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, as_int
-from ..analysis.written import Box, stored_indices, whole_box, written_box
+from ..analysis.must_write import written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
 from .cache_stage import (
@@ -148,8 +149,7 @@ def filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: 
             above is k for k in before for above in (writer, *s.ancestors(writer))
         ):
             continue
-        indices = stored_indices(node, buffer)
-        box = None if indices is None else written_box(View(s, parent), node, indices)
+        box = written_box(View(s, parent), node, buffer)
         if box is not None and box.is_whole(buffer.shape):
             return whole_box(buffer.shape)
         if box is not None and len(stores) == 1:
@@ -224,8 +224,7 @@ class CacheWrite(Primitive):
         buffer = accessed_buffer(block, "write", self.write_index)
         check_only_writer(s, block, buffer)
         parent, child = place_after(s, block.name, buffer)
-        indices = stored_indices(block, buffer)
-        box = None if indices is None else written_box(View(s, parent), block, indices)
+        box = written_box(View(s, parent), block, buffer)
         if box is None and parent is ROOT and any(b is buffer for b in s.original.outputs):
             box = whole_box(buffer.shape)  # a program writes all of its outputs
         if box is None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...affine.footprint import Box
 from ...affine.interned import number
 from ...errors import ScheduleError
 from ...ir import (
@@ -35,7 +36,6 @@ from ...ir import (
 )
 from ...ir.buffer import SCOPES
 from ..analysis.touching import touch
-from ..analysis.written import Box
 from ..state import ROOT, Key, State
 
 ONE = Const(1, INDEX)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...errors import ScheduleError
 from ...ir import Block, Var
-from ..analysis.placement import plan_compute_at
+from ..analysis.compute_at import plan_compute_at
 from ..distribution import Distribution, distribution
 from ..state import State
 from .base import BlockRV

@@ -27,7 +27,7 @@ from ...ir import (
     loads,
 )
 from ..analysis.block_dependence import order_matters
-from ..analysis.instances import binds_injectively
+from ..analysis.iteration_domain import binds_injectively
 from ..analysis.signature import with_signature
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive

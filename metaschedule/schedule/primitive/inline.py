@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...affine.inverse import Inverse, Solve, find_inverse
 from ...arith import contains
 from ...errors import ScheduleError
 from ...ir import (
@@ -23,18 +24,15 @@ from ...ir import (
     substitute,
 )
 from ..analysis.elementwise import (
-    Inverse,
-    Solve,
     check_one_scope,
     check_only_writer,
     check_private,
     domain_of,
-    find_inverse,
     remove,
     single_store,
     stored_loads,
 )
-from ..analysis.instances import covers_domain
+from ..analysis.iteration_domain import covers_domain
 from ..analysis.limits import check_inlined
 from ..analysis.signature import refresh_scopes, with_signature
 from ..analysis.touching import Access, accesses, why_sources_change

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..analysis.following import plan_reverse_compute_at
+from ..analysis.compute_at import plan_compute_at
 from ..analysis.moving import Move, carry_out
-from ..analysis.placement import plan_compute_at
+from ..analysis.reverse_compute_at import plan_reverse_compute_at
 from ..analysis.signature import refresh_scopes
 from ..state import ROOT, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive

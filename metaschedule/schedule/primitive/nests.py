@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from ...affine.definitions import FusedDigit, Split, leaf_loops_of
+from ...affine.definitions import Definition, FusedDigit, Split, leaf_loops_of
 from ...affine.form import variables
 from ...affine.interned import replaced
 from ...errors import ScheduleError
@@ -46,16 +46,19 @@ class Copies:
             digits = tuple([self.var(d) for d in known.digits])
             if all(a is b for a, b in zip(digits, known.digits, strict=True)):
                 return var
-            definition: Split | FusedDigit = Split(digits)
-        else:
-            whole = self.var(known.whole)
-            if whole is known.whole:
-                return var
-            definition = FusedDigit(whole, known.digits, known.index)
-        fresh = s.fresh(var.name)
-        s.define(fresh, definition)
-        s.extents[fresh] = self.expr(s.extents[var])
-        return fresh
+            return self.define(var, s.fresh(var.name), Split(digits))
+        whole = self.var(known.whole)
+        if whole is known.whole:
+            return var
+        digits = tuple([s.fresh(d.name) for d in known.digits])
+        for n, digit in enumerate(known.digits):
+            self.new[digit] = self.define(digit, digits[n], FusedDigit(whole, digits, n))
+        return self.new[var]
+
+    def define(self, old: Var, new: Var, definition: Definition) -> Var:
+        self.state.define(new, definition)
+        self.state.extents[new] = self.expr(self.state.extents[old])
+        return new
 
     def expr(self, e: Expr) -> Expr:
         if type(e) is Const:

@@ -27,7 +27,7 @@ from ...ir import (
     subexpressions,
     substitute,
 )
-from ..analysis.instances import check_kinds_apart, domain_within
+from ..analysis.iteration_domain import check_kinds_apart, domain_within
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import insert, perfect_nest

@@ -21,7 +21,7 @@ from ...ir import (
     changed,
 )
 from ..analysis.block_dependence import check_independent
-from ..analysis.instances import (
+from ..analysis.iteration_domain import (
     check_kinds_apart,
     check_not_empty,
     check_once,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...affine.footprint import Box, find_written, whole_box
 from ...affine.view import View
 from ...arith import Domain, iteration_map
 from ...errors import ScheduleError
@@ -28,7 +29,7 @@ from ...ir import (
     substitute,
 )
 from ..analysis.limits import check_elements
-from ..analysis.written import Box, own_accesses, stored_indices, whole_box, written_box
+from ..analysis.must_write import own_accesses, stored_indices
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
 from .cache_copies import CacheRead, check_only_writer
@@ -89,7 +90,7 @@ class Reindex(Primitive):
             )
         parent, child = place_after(s, block.name, buffer)
         box = (
-            written_box(View(s, parent), block, [it.var for it in used])
+            find_written(View(s, parent), block, [it.var for it in used])
             if stored_indices(block, buffer)
             else None
         )

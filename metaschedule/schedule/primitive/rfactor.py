@@ -26,7 +26,7 @@ from ...ir import (
     substitute,
 )
 from ..analysis.block_dependence import check_independent
-from ..analysis.instances import (
+from ..analysis.iteration_domain import (
     at_zero,
     check_kinds_apart,
     check_not_empty,

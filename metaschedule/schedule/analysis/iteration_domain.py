@@ -6,23 +6,39 @@ Bindings speak of variables that may have been split or fused; the loops behind 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ...affine.definitions import (
     FusedDigit,
     are_independent,
     determines,
-    is_definition_test,
+    excludes_nothing,
     leaf_loops_by_kind,
     leaf_loops_of,
 )
-from ...affine.form import form_of
+from ...affine.footprint import bounded_iterator, clip
+from ...affine.form import NO_ITERATORS, form_of, iteration, variables
+from ...affine.nest import Nest
+from ...affine.view import Interval, View
 from ...arith import Domain, IterationMap, iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import Binary, Block, Const, Expr, Iter, Var, as_int, const, free_vars, loads, substitute
+from ...ir import (
+    Binary,
+    Block,
+    Const,
+    Expr,
+    Iter,
+    Var,
+    as_int,
+    const,
+    free_vars,
+    loads,
+    substitute,
+)
 from ..state import ROOT, Key, State
 from .touching import touch
 
-ZERO = const(0)
+ZERO, ONE = const(0), const(1)
 
 
 def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
@@ -73,7 +89,7 @@ def covers_domain(s: State, block: Block) -> bool:
     return bound_plainly(s, block) or bound_onto(s, block)
 
 
-def bound_plainly(s: State, block: Block) -> bool:
+def bound_plainly(s: Nest, block: Block) -> bool:
     """Each iterator is a loop of its own or was one, and the predicate is that of splits. Splitting and
     fusing lose no point, so nothing needs to be proved."""
     bound: list[Var] = []
@@ -85,7 +101,7 @@ def bound_plainly(s: State, block: Block) -> bool:
             bound.append(binding)
         elif as_int(binding) != 0 or size != 1:
             return False
-    return all(is_definition_test(s, test) for test in block.predicate) and are_independent(s, bound)
+    return excludes_nothing(s, block.predicate, bound) and are_independent(s, bound)
 
 
 def bound_onto(s: State, block: Block) -> bool:
@@ -111,6 +127,56 @@ def mapped_bindings(s: State, block: Block, unused: bool) -> IterationMap | None
     if len(extents) != len(loops) or not used <= set(loops) or loads(*predicate):
         return None
     return iteration_map(bindings, extents, predicate)
+
+
+class Reach(NamedTuple):
+    """The values of an iterator while the loops outside of a view stand still, and constants that none of
+    them is before or after."""
+
+    values: Interval
+    first: int
+    last: int
+
+
+def reach_of(view: View, block: Block) -> tuple[list[Reach], list[Expr]]:
+    """What each iterator of a block, all of constant extents, reaches inside of a view; and the tests of the
+    block that say more than that."""
+    sizes = [as_int(it.extent) or 0 for it in block.iters]
+    if not view.outside and bound_plainly(view.s, block):
+        return [Reach(Interval({}, 0, n), 0, n - 1) for n in sizes], []
+    found: list[Reach] = []
+    for binding, n in zip(block.bindings, sizes, strict=True):
+        x = clip(view.interval(binding, ONE, block, NO_ITERATORS, n), 0, n - 1)
+        found.append(Reach(x, x.offset, x.end - 1) if x.is_fixed else Reach(x, 0, n - 1))
+    rest: list[Expr] = []
+    bound = [v for b in block.bindings for v in variables(b)]
+    for test in block.predicate:
+        if excludes_nothing(view.s, [test], bound):
+            continue
+        bounded = bounded_iterator(iteration(block), test)
+        if bounded is None:
+            rest.append(test)
+            continue
+        var, low, high = bounded
+        at = next(n for n, it in enumerate(block.iters) if it.var is var)
+        x, first, last = found[at]
+        first, last = max(first, low), min(last, high)
+        found[at] = Reach(clip(x, first, last) if x.is_fixed else x, first, last)
+    return found, rest
+
+
+def over_iterators(s: State, block: Block, test: Expr) -> Expr | None:
+    """A condition of the loops around a block as one of its iterators; None if it is more than that."""
+    known: dict[Var, Expr] = {
+        b: it.var for it, b in zip(block.iters, block.bindings, strict=True) if type(b) is Var
+    }
+    while missing := [v for v in variables(test) if v not in known]:
+        for var in missing:
+            value = ZERO if s.fixed_extent(var) == 1 else s.definition(var)
+            if value is None:
+                return None
+            test = substitute(test, {var: value})
+    return substitute(test, known)
 
 
 # --- once -----------------------------------------------------------------------------------------

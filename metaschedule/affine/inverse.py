@@ -1,0 +1,110 @@
+"""`find_inverse`: the iterators of a block from the indices of an element that it touches.
+
+    X[4 * i + j, k], 0 <= i < 8, 0 <= j < 4:  i = a // 4, j = a % 4, k = b of the element (a, b)
+    X[2 * i]:                                 i = a // 2, of even elements only: not `full`
+    X[i + j]:                                 none: element 3 is touched by (0, 3) and by (1, 2)
+
+`preimage` is the same for a box of elements: 8 values of 4 * i + j from 16 * t on are those of i from
+4 * t on, 2 of them, and all of j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..arith import iteration_map, relax, simplify
+from ..ir import INDEX, Const, Expr, Iter, Var, as_int, loads
+from .form import form_of
+from .view import Interval, View
+
+Solve = Callable[[Sequence[Expr]], dict[Var, Expr]]
+
+
+@dataclass(slots=True)
+class Inverse:
+    """Indices as a function of iterators that has an inverse: `solve` gives the iterators from the values."""
+
+    ranges: list[tuple[int, int]]  # first and last value of each index
+    full: bool  # every point of the box is reached
+    solve: Solve
+
+
+@lru_cache(maxsize=4096)
+def find_inverse(iters: tuple[Iter, ...], indices: tuple[Expr, ...]) -> Inverse | None:
+    """None if iterators with different values may have the same indices, or that is not known."""
+    extents: dict[Var, int] = {}
+    for it in iters:
+        size = as_int(it.extent)
+        if size is None:
+            return None
+        extents[it.var] = size
+    plain = [i for i in indices if isinstance(i, Var)]
+    if len(plain) == len(set(plain)) and all(isinstance(i, (Var, Const)) for i in indices):
+        units = [v for v in extents if v not in set(plain)]
+        if any(extents[v] != 1 for v in units) or any(v not in extents for v in plain):
+            return None
+
+        def pick(values: Sequence[Expr]) -> dict[Var, Expr]:
+            found: dict[Var, Expr] = {v: Const(0, INDEX) for v in units}
+            found.update((i, x) for i, x in zip(indices, values, strict=True) if isinstance(i, Var))
+            return found
+
+        ranges = [
+            (0, extents[i] - 1) if isinstance(i, Var) else (as_int(i) or 0, as_int(i) or 0) for i in indices
+        ]
+        return Inverse(ranges, True, pick)
+    if loads(*indices):
+        return None
+    mapped = iteration_map(indices, extents)
+    if mapped is None or not mapped.injective:
+        return None
+    return Inverse(
+        list(mapped.ranges),
+        mapped.surjective,
+        lambda values: {v: simplify(x) for v, x in mapped.solve(values).items()},
+    )
+
+
+def shifted_variable(index: Expr) -> tuple[Var | None, int] | None:
+    """(variable, offset) of `v`, `v + c`, `c + v`, `v - c` or (None, c) of a constant."""
+    if type(index) is Var:
+        return index, 0
+    terms, offset = form_of(index)
+    if not terms:
+        return None, offset
+    (var, factor), *rest = terms
+    return (var, offset) if isinstance(var, Var) and factor == 1 and not rest else None
+
+
+def preimage(
+    view: View, iters: Sequence[Iter], indices: Sequence[Expr], box: Sequence[Interval]
+) -> dict[Var, Interval]:
+    """Per iterator an interval of all values with which `indices` may lie in a box; an iterator that is not
+    there may have any."""
+    found: dict[Var, Interval] = {}
+    whole = True
+    for index, x in zip(indices, box, strict=True):
+        shifted = shifted_variable(index)
+        if shifted is None:
+            whole = False
+        elif shifted[0] is not None:
+            found[shifted[0]] = x.moved(-shifted[1])
+    if whole:
+        return found
+    known = find_inverse(tuple(iters), tuple(indices))
+    if known is None:
+        return found
+    # The element at distances d from the start of the box.
+    distances = {Var("d"): x.extent for x in box}
+    elements = [view.s.resolve(x.shifted(d)) for x, d in zip(box, distances, strict=True)]
+    for var, value in known.solve(elements).items():
+        if var in found:
+            continue
+        hull = relax(value, distances, view.domain)
+        count = None if hull is None else view.domain.bounds(hull[1])[1]
+        if hull is not None and count is not None:
+            start = as_int(hull[0])
+            found[var] = Interval({}, start or 0, max(count, 0), hull[0] if start is None else None, False)
+    return found
