@@ -18,7 +18,7 @@ from .access import Access
 from .alias import offset
 from .definitions import FusedDigit
 from .footprint import find_written, footprint, runs_surely
-from .form import variables
+from .form import form_of, variables
 from .instance import Instance, Linear
 from .nest import Nest
 from .system import System
@@ -108,27 +108,21 @@ class Witness(Instance):
                 self.put(var, Linear({}))
 
     def join_digits(self, indices: Sequence[Expr], values: Sequence[Linear]) -> list[int]:
-        """Solve for numbers of which all digits are indices; gives the indices that are left.
+        """Solve for numbers of which all upper digits are indices; gives the indices that are left.
 
-        [x // 12, x // 4 % 3, x % 4] = [a, b, c]: x = 12 * a + 4 * b + c"""
+        [x // 12, x // 4 % 3] = [a, b]: x = 12 * a + 4 * b"""
+        digits = [digit_of(e) for e in indices]
         left = list(range(len(indices)))
-        for at in list(left):
-            x, low, high = digit_of(indices[at])
-            found, total = [at], values[at]
-            while low == 1 and high is not None and at in left:
-                more = next(
-                    (
-                        n
-                        for n in left
-                        if digit_of(indices[n])[1] == high and same_expr(digit_of(indices[n])[0], x)
-                    ),
-                    None,
-                )
-                if more is None:
+        for at in sorted(left, key=lambda n: digits[n][1]):
+            x, low, high = digits[at]
+            found, total = [at], values[at].times(low)
+            while high is not None and at in left:
+                above = [n for n in left if digits[n][1] == high and are_congruent(digits[n][0], x, high)]
+                if not above:
                     break
-                found.append(more)
-                total = total.plus(values[more], high)
-                high = digit_of(indices[more])[2]
+                found.append(above[0])
+                total = total.plus(values[above[0]], high)
+                x, _, high = digits[above[0]]
             if len(found) > 1 and high is None:
                 self.solve(x, total)
                 left = [n for n in left if n not in found]
@@ -251,3 +245,9 @@ def digit_of(e: Expr) -> tuple[Expr, int, int | None]:
     if e.op == "//":
         return (x, low * divisor, high) if high is None or high % (low * divisor) == 0 else (e, 1, None)
     return (x, low, low * divisor) if high is None or high % (low * divisor) == 0 else (e, 1, None)
+
+
+def are_congruent(a: Expr, b: Expr, modulus: int) -> bool:
+    """Whether two sums have the same remainder: i + 5 and i - 1 modulo 6."""
+    one, other = form_of(a), form_of(b)
+    return dict(one.terms) == dict(other.terms) and (one.const - other.const) % modulus == 0

@@ -162,7 +162,7 @@ def bounded_iterator(iters: Iteration, test: Expr) -> tuple[Var, int, int] | Non
     (terms, _), low, high = found[0]
     for var, binding in iters.items():
         form = form_of(binding)
-        if form.terms == terms:
+        if len(form.terms) == len(terms) and dict(form.terms) == dict(terms):
             ends = max(low + form.const, -WIDE), min(high + form.const, WIDE)
             return var, int(ends[0]), int(ends[1])
     return None

@@ -342,16 +342,16 @@ def instances_differ(s: State, view: View, block: Block, leader: Block) -> Sched
                 f"block {one.name!r} is under a condition, or in a loop that may not run",
                 marks={one.name: "may not run"},
             )
-    for one in (block, leader):
-        for test in reach_of(view, one)[1]:
-            return ScheduleError(
-                f"block {one.name!r} runs under a condition: {test}", marks={one.name: "has a predicate"}
-            )
     for one in (leader, block) if not view.outside else ():
         if not covers_domain(s, one):
             return ScheduleError(
                 f"block {one.name!r} is not known to run for all values of its iterators",
                 marks={one.name: "may leave some out"},
+            )
+    for one in (block, leader):
+        for test in reach_of(view, one)[1]:
+            return ScheduleError(
+                f"block {one.name!r} runs under a condition: {test}", marks={one.name: "has a predicate"}
             )
     if not view.outside:
         return ScheduleError(

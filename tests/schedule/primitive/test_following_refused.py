@@ -12,8 +12,8 @@ from tests.schedule.refusals import refusal
 
 TILES = """
     for t in range(2):
-        for i in range(4):
-            {under}
+        {under}
+            for i in range(4):
                 with T.block("P"):
                     v = T.spatial(8, t * 4 + i)
                     B[v] = A[v]
@@ -80,10 +80,24 @@ TO_P: list[tuple[str, str, int]] = [
         with T.block("P"):
             v = T.spatial(8, i)
             B[v] = A[v]
-    for i in range(4):
+    for i in range(8):
         with T.block("Y"):
-            v = T.spatial(4, i)
-            Y[v] = B[v * 2]
+            v = T.spatial(8, i)
+            Y[v] = B[v // 2]
+""",
+        0,
+    ),
+    (
+        "block 'Y' reads elements of B that other iterations of that loop store",
+        """
+    for i in range(8):
+        with T.block("P"):
+            v = T.spatial(8, i)
+            B[v] = A[v]
+    for i in range(8):
+        with T.block("Y"):
+            v = T.spatial(8, i)
+            Y[v] = B[A[v]]
 """,
         0,
     ),
@@ -104,49 +118,14 @@ TO_P: list[tuple[str, str, int]] = [
         1,
     ),
     (
-        "a binding of block 'P' is not a sum over loops: i // 4",
-        """
-    C = T.alloc((2, 4), "int32")
-    for i in range(8):
-        with T.block("P"):
-            v = T.spatial(2, i // 4)
-            w = T.spatial(4, i % 4)
-            C[v, w] = A[w]
-    for i, j in T.grid(2, 4):
-        with T.block("Y"):
-            v = T.spatial(2, i)
-            w = T.spatial(4, j)
-            Y[v * 4 + w] = C[v, w]
-""",
-        0,
-    ),
-    (
-        "two iterators of block 'Y' depend on one loop",
-        """
-    C = T.alloc((4, 4), "int32")
-    for t in range(2):
-        for i in range(4):
-            with T.block("P"):
-                v = T.spatial(4, i)
-                w = T.spatial(4, i)
-                C[v, w] = A[v]
-        for i in range(4):
-            with T.block("Y"):
-                v = T.spatial(4, i)
-                w = T.spatial(4, i)
-                Y[v + w] = C[v, w]
-""",
-        1,
-    ),
-    (
-        "a test of block 'P' cannot be carried along: j >= 0",
+        "a test of block 'P' cannot be carried along: i + j < 5",
         """
     C = T.alloc((2, 4), "int32")
     for i, j in T.grid(2, 4):
         with T.block("P"):
             v = T.spatial(2, i)
             w = T.spatial(4, j)
-            T.where(j >= 0)
+            T.where(i + j < 5)
             C[v, w] = A[w]
     for i, j in T.grid(2, 4):
         with T.block("Y"):
