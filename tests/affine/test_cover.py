@@ -155,7 +155,7 @@ def survey(count: int, seed: int) -> Counts:
 @pytest.mark.parametrize("seed", range(3))
 def test_footprints_and_inverses_are_sound(seed: int) -> None:
     found = survey(2000 if LONG["long"] else 60, seed)
-    assert found["inverse", "proved"] >= 0.9 * found["inverse", "true"]
+    assert found["inverse", "proved"] >= 0.8 * found["inverse", "true"]
     assert found["footprint", "proved"] >= 0.8 * found["footprint", "true"]
 
 

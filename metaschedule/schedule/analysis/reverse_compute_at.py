@@ -317,6 +317,8 @@ def check_same_instances(s: State, after: State, block: Block, leader: Block, me
     before, now = View(s, meeting), View(after, meeting)
     points = [it.var for it in block.iters]
     if runs_surely(before, block) and runs_surely(now, new):
+        if not before.outside and bound_plainly(s, block) and bound_plainly(after, new):
+            return  # for all values, both
         have, need = find_written(now, new, points), find_written(before, block, points)
         if have is not None and need is not None and have.is_same(now, need):
             return
