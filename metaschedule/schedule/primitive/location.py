@@ -24,14 +24,13 @@ class ComputeAt(Primitive):
                    for j_1: C[j_0 * 4 + j_1] = ... P[j_0 * 4 + j_1] ...
     requires:  1. the block is complete or a reduction: it has iterators of constant extents, no block inside
                   and no assertion; no two instances store to one element, or read what others store
-               2. it stores at one spatial iterator (maybe with an offset) or one constant per dimension
-               3. it is the only one that stores to its buffers, and none of them is an output
-               4. it is not below the loop already, in the same block as the loop, before it, and under no
+               2. it is the only one that stores to its buffers, and none of them is an output
+               3. it is not below the loop already, in the same block as the loop, before it, and under no
                   condition of its own; no loop around is vectorized
-               5. all that read what it stores are in blocks below the loop, and there is one
-               6. what it reads is final: written before only, whatever loops around both do
-               7. a reduction is over loops of its own, not around both places; it commutes or keeps its order
-               8. its predicate is a range of its iterators
+               4. all that read what it stores are in blocks below the loop, and there is one
+               5. what it reads is final: written before only, whatever loops around both do
+               6. a reduction is over loops of its own, not around both places; it commutes or keeps its order
+               7. its predicate is one of its iterators; it moves along
     The new loops, one for each iterator in order, have constant extents; a test keeps them within the domain
     where that is not certain. The old loops go if nothing else is in them. With `preserve_unit_loops=False`
     no loop of one iteration is made (the structure then depends on the extents). A location that was drawn
@@ -69,7 +68,8 @@ class ReverseComputeAt(Primitive):
                3. what reads its results comes after it, and after its reduction
                4. a block below the loop stores what it reads, finishes in one iteration of the loop (the loop
                   and those around are none of its reduction loops) and never stores other values again
-               5. where an iteration stores only a part of a dimension, the block reads one element along it
+               5. where an iteration stores only a part of a dimension, the block reads one element along it;
+                  such elements tell its iterators
                6. over all iterations its producer stores everything that the block reads
                7. all other blocks that it reads from have stored by then what it reads
                8. terms of a reduction come once each, the first one first
