@@ -22,7 +22,6 @@ from .copies import untouched
 from .fallback import REASONS
 from .fuse import Group
 from .graph import Graph
-from .lowering import Kind
 from .pipeline import Pieces, pieces
 from .tasks import DatabaseLike, opened, tasks, tune_programs
 
@@ -127,7 +126,7 @@ def explain(
                 if program is not None or group.eager:
                     record = db.best(program, target) if db and program else None
                     add(rows, group, program, record and record.latency)
-    views = sum(g.kind == Kind.VIEW and not g.eager for one in found for g in one.groups)
+    views = sum(g.is_window for one in found for g in one.groups)
     return Explanation(list(rows.values()), views, len(found), Counter(REASONS))
 
 

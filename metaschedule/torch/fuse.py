@@ -9,7 +9,8 @@ nothing is computed twice and groups cannot wait for each other. Groups grow fro
    by each other and by reductions; by a heavy anchor only copies that its space packs anyway. Costly
    functions (exp, erf) are never computed more than once for an element.
 
-Views that end up at the border of a group leave it again: other shapes of the same memory are free.
+Views that end up at the border of a group leave it again: other shapes of the same memory are free. So do
+slices, which are arguments at another address, where a group reads less than the whole of a value.
 
 >>> from torch import ops
 >>> graph = Graph()
@@ -29,11 +30,12 @@ from functools import cached_property
 
 from .. import te
 from ..errors import InternalError
-from ..ir import Call, Program, subexpressions
+from ..ir import Call, Layout, Program, subexpressions
 from ..space.facts import EXPENSIVE
 from .fallback import about
-from .graph import Graph, Node, Spec, Target, Value, values_in, with_values
+from .graph import Graph, Node, Spec, Target, Value, Window, values_in, with_values
 from .lowering import LOWERINGS, Kind, NotLowered, lower
+from .windows import CUTS, whole, window_of
 
 LARGEST = 32  # nodes of a group
 LONGEST_NAME = 48
@@ -64,6 +66,11 @@ class Group:
     @property
     def sink(self) -> Node:
         return self.nodes[-1]
+
+    @property
+    def is_window(self) -> bool:
+        """Whether there is nothing to compute: its result is part of what it reads."""
+        return bool(self.sink.results) and self.sink.result.window is not None
 
     @cached_property
     def inputs(self) -> list[Value]:
@@ -97,7 +104,7 @@ class Group:
 
 
 def fuse(graph: Graph) -> list[Group]:
-    """The groups of all nodes, in an order in which they can run. Those of kind VIEW are other shapes of what
+    """The groups of all nodes, in an order in which they can run. The results of some are windows of what
     they read; those with `eager` are one node that torch computes."""
     fusion = Fusion(graph)
     for node in reversed(graph.nodes):
@@ -179,20 +186,49 @@ class Fusion:
 
     def finished(self) -> list[Group]:
         for node in self.graph.nodes:  # a view behind another one follows it
-            self.release_view(node)
+            self.release_window(node)
         groups = list(dict.fromkeys(self.group.values()))
         for group in groups:
             group.nodes.sort(key=self.order.__getitem__)
             group.outputs = [v for v in group.sink.results if v in self.read]
         return sorted(groups, key=lambda group: self.order[group.sink])
 
-    def release_view(self, node: Node) -> None:
-        """Out of its group with a view of what comes from outside."""
-        group = self.group[node]
+    def release_window(self, node: Node) -> None:
+        """Out of its group with a view, or a part, of what comes from outside."""
+        group, facts = self.group[node], self.facts[node]
         outside = all(v.node is None or self.group[v.node] is not group for v in node.reads)
-        if self.facts[node].kind == Kind.VIEW and len(group.nodes) > 1 and outside:
+        moves = facts.kind == Kind.VIEW or node.target in CUTS
+        if facts.eager or not moves or not outside:
+            return
+        source = whole(node.reads[0])
+        window = window_of(node, source)
+        if window is None or not self.readers_can_use(node, window):
+            return
+        if node.target in CUTS and not self.takes_part(node, group, source.root):
+            return
+        node.result.window = window
+        if len(group.nodes) > 1:
             group.nodes.remove(node)
-            self.group[node] = Group(node, self.facts[node])
+            self.group[node] = Group(node, facts)
+
+    def readers_can_use(self, node: Node, window: Window) -> bool:
+        """Whether all that only look at a value can look at a window."""
+        views = [reader for reader in self.readers[node] if self.group[reader].kind == Kind.VIEW]
+        found = [(reader, window_of(reader, window)) for reader in views]
+        return all(w is not None and self.readers_can_use(reader, w) for reader, w in found)
+
+    def takes_part(self, node: Node, group: Group, root: Value) -> bool:
+        """Whether a group reads fewer elements than a value has: it takes the parts then, and not the value.
+        What is returned has memory of its own."""
+        if self.returned & {node, *self.readers[node]} or root in self.graph.constants:
+            return False
+        read = [
+            math.prod((other.result if other.target in CUTS else v).shape)
+            for other in group.nodes
+            for v in other.reads
+            if whole(v).root is root
+        ]
+        return sum(read) < math.prod(root.shape)
 
 
 def elements(node: Node) -> int:
@@ -200,8 +236,10 @@ def elements(node: Node) -> int:
 
 
 def placeholder(value: Value, name: str = "x", constant: bool = False) -> te.Tensor:
+    strides = value.window.strides if value.window else None
+    layout = None if strides is None else Layout(strides)
     try:
-        return te.placeholder(value.shape, value.dtype, name, constant)
+        return te.placeholder(value.shape, value.dtype, name, constant, layout=layout)
     except ValueError as why:  # a dtype that no program has
         raise NotLowered(str(why)) from None
 

@@ -43,15 +43,27 @@ Target = torch._ops.OpOverload | str  # a string names an operator of ours
 Spec = tuple[tuple[int, ...], str]  # shape and dtype of a tensor
 
 
+@dataclass(frozen=True)
+class Window:
+    """Part of the memory of a value: the first element is `offset` elements behind that of `root`, the others
+    are `strides` elements apart; None: dense and row-major."""
+
+    root: Value
+    offset: int = 0
+    strides: tuple[int, ...] | None = None
+
+
 @dataclass(eq=False, slots=True, repr=False)
 class Value:
-    """A tensor. `node` computes it as its result number `index`; None for inputs and constants."""
+    """A tensor. `node` computes it as its result number `index`; None for inputs and constants. Fusion finds
+    those that nobody has to compute: they are a `window` of another."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str  # torch's name without "torch."
     node: Node | None = None
     index: int = 0
+    window: Window | None = None
 
     @property
     def spec(self) -> Spec:

@@ -15,8 +15,8 @@ import torch
 
 from ..builders import Part, Task, compiled_tasks
 from ..database import Database, Record
-from ..ir import Program, structural_hash
-from ..runtime import Executable
+from ..ir import Program, numpy_dtype, structural_hash
+from ..runtime import ArgSpec, Executable
 from ..search.result import fastest
 from ..target import Target
 
@@ -33,14 +33,18 @@ class Compiled:
     latency: float | None
 
     def prepared(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The constant inputs of the kernel by name."""
+        """The constant inputs of the kernel by name; of those with a layout all memory, as a vector."""
         if self.preparation is None:
             return dict(weights)
-        made = [
-            torch.empty(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in self.preparation.outputs
-        ]
-        self.preparation(*[weights[spec.name] for spec in self.preparation.inputs], *made)
-        return dict(weights) | {spec.name: t for spec, t in zip(self.preparation.outputs, made)}
+        specs = self.preparation.outputs
+        made = [torch.empty(memory_shape(spec), dtype=getattr(torch, spec.dtype)) for spec in specs]
+        views = [t.as_strided(s.shape, s.strides) if s.strides else t for s, t in zip(specs, made)]
+        self.preparation(*[weights[spec.name] for spec in self.preparation.inputs], *views)
+        return dict(weights) | {spec.name: t for spec, t in zip(specs, made)}
+
+
+def memory_shape(spec: ArgSpec) -> tuple[int, ...]:
+    return spec.shape if spec.strides is None else (spec.nbytes // numpy_dtype(spec.dtype).itemsize,)
 
 
 class Compiler:

@@ -9,7 +9,7 @@ from ..ir.annotations import ROUNDING
 from .fallback import about
 from .fuse import Group, fuse, program_of
 from .graph import Graph, Target
-from .lowering import Kind, NotLowered
+from .lowering import NotLowered
 from .lowerings.winograd import CANCELLATION
 from .outputs import Output, without_views
 from .passes import rewrite
@@ -19,7 +19,7 @@ ALTERNATIVES: dict[Target, Target] = {"conv2d_channels_last": "winograd"}  # com
 
 @dataclass(frozen=True)
 class Pieces:
-    """A model in groups. Those in `programs` are kernels to be; the others are views, or run in eager. Some
+    """A model in groups. Those in `programs` are kernels to be; the others are windows, or run in eager. Some
     have a second program, the `alternatives`."""
 
     graph: Graph
@@ -35,7 +35,7 @@ def pieces(graph: Graph) -> Pieces:
     rewrite(graph)
     outputs = [replace(output, source=value) for output, value in zip(outputs, graph.outputs, strict=True)]
     groups = fuse(graph)
-    programs = {g: program(g, graph) for g in groups if g.kind != Kind.VIEW and not g.eager}
+    programs = {g: program(g, graph) for g in groups if not g.is_window and not g.eager}
     alternatives = {g: other for g in programs if (other := alternative(g, graph))}
     return Pieces(graph, groups, programs, alternatives, outputs)
 

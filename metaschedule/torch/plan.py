@@ -24,6 +24,7 @@ from .kernels import Compiled
 from .memory import Need, placed
 from .outputs import COPY, Given, Output
 from .pipeline import Pieces
+from .windows import whole
 
 CONSTANTS, MEMORY, FIRST = 0, 1, 2  # bases
 
@@ -35,6 +36,7 @@ class Ref:
     place: Place
     shape: tuple[int, ...]
     dtype: str
+    strides: tuple[int, ...] | None = None  # None: dense and row-major
 
 
 @dataclass(frozen=True)
@@ -98,20 +100,14 @@ class Planner:
     def __init__(self, pieces: Pieces, compile: Compile, threads: int) -> None:
         self.graph, self.programs, self.outputs = pieces.graph, pieces.programs, pieces.outputs
         self.compile, self.threads = compile, threads
-        self.alias: dict[Value, Value] = {}
-        self.groups: list[Group] = []  # that do something
+        self.groups = [g for g in pieces.groups if not g.is_window]  # that do something
         self.constants: list[torch.Tensor] = []
         self.kernels: list[Compiled] = []
         self.places: dict[Value, Place] = {}
-        for group in pieces.groups:
-            if group in self.programs or group.eager:
-                self.groups.append(group)
-            else:
-                self.alias[group.sink.result] = self.root(group.inputs[0])
 
     def root(self, value: Value) -> Value:
         """The value in whose memory this one is."""
-        return self.alias.get(value, value)
+        return whole(value).root
 
     def plan(self) -> Plan:
         graph = self.graph
@@ -184,13 +180,16 @@ class Planner:
         return offsets[len(inner) :], memory
 
     def place(self, value: Value) -> Place:
-        root = self.root(value)
-        if root not in self.places:
-            self.places[root] = self.constant(self.weight(root))
-        return self.places[root]
+        window = whole(value)
+        if window.root not in self.places:
+            self.places[window.root] = self.constant(self.weight(window.root))
+        base, offset = self.places[window.root]
+        if window.offset:
+            offset += window.offset * numpy_dtype(value.dtype).itemsize
+        return Place(base, offset)
 
     def ref(self, value: Value) -> Ref:
-        return Ref(self.place(value), value.shape, value.dtype)
+        return Ref(self.place(value), value.shape, value.dtype, whole(value).strides)
 
     def weight(self, value: Value) -> torch.Tensor:
         return self.graph.constants[value].contiguous()

@@ -5,12 +5,12 @@ Several threads may call one runner: each call has memory of its own, which is k
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from ..ir import dense_strides, reach
 from ..runtime import pages
 from ..runtime.sequence import KernelCall, Place
 from ..runtime.sequence import Sequence as KernelSequence
@@ -105,11 +105,18 @@ class Runner:
 
     def _tensor(self, ref: Ref, memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         base, offset = ref.place
+        dtype, strides = getattr(torch, ref.dtype), ref.strides or dense_strides(ref.shape)
         if base == MEMORY:
-            dtype = getattr(torch, ref.dtype)
-            return memory[offset : offset + math.prod(ref.shape) * dtype.itemsize].view(dtype).view(ref.shape)
-        found = self.plan.constants[offset] if base == CONSTANTS else tensors[base - FIRST]
-        return found if found.shape == ref.shape else found.view(ref.shape)
+            size = reach(ref.shape, strides)[1] * dtype.itemsize
+            found = memory[offset : offset + size].view(dtype)
+            return found.as_strided(ref.shape, strides) if size else found.view(ref.shape)
+        if base == CONSTANTS:
+            found, first = self.plan.constants[offset], 0
+        else:
+            found, first = tensors[base - FIRST], offset // dtype.itemsize
+        if found.shape == ref.shape:
+            return found
+        return found.as_strided(ref.shape, strides, found.storage_offset() + first)
 
     def _eager(
         self, step: EagerStep, memory: torch.Tensor, tensors: Sequence[torch.Tensor]

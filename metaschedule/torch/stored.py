@@ -113,7 +113,7 @@ def encoded(item: Any) -> Any:
     if isinstance(item, dict):
         return {"dict": {key: encoded(value) for key, value in item.items()}}
     if isinstance(item, Ref):
-        return {"ref": [item.place, item.shape, item.dtype]}
+        return {"ref": [item.place, item.shape, item.dtype, item.strides]}
     if isinstance(item, Given):
         return {"given": item.number}
     if isinstance(item, OpOverload):
@@ -135,8 +135,8 @@ def decoded(data: Any) -> Any:
     if kind == "dict":
         return {key: decoded(item) for key, item in value.items()}
     if kind == "ref":
-        place, shape, dtype = value
-        return Ref(Place(*place), tuple(shape), dtype)
+        place, shape, dtype, strides = value
+        return Ref(Place(*place), tuple(shape), dtype, None if strides is None else tuple(strides))
     if kind == "given":
         return Given(value)
     if kind == "operator":

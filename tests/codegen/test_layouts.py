@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import metaschedule as ms
 from metaschedule import te
+from metaschedule.database import Database
 from metaschedule.ir import Layout, dense_strides, reach, strided_array
 from metaschedule.runtime import load
 
@@ -92,7 +94,7 @@ def middle(X: T.Tensor({shape}, "float32"), Y: T.Output({shape}, "float32")):
 """
     program = ms.parse(text)
     x = np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
-    assert ms.interpret(program, x).tolist() == (2 * x + 2 * x[::-1]).tolist()
+    np.testing.assert_array_equal(ms.interpret(program, x), 2 * x + 2 * x[::-1])
     for schedule in (ms.Schedule(program), ms.space.default().sample(program, random.Random(seed))):
         assert ms.build(schedule)(x).tolist() == (2 * x + 2 * x[::-1]).tolist()
 
@@ -170,9 +172,51 @@ def test_results_have_the_layout_of_the_output() -> None:
     assert (result == 1).all()
 
 
-def test_tuning_measures_arrays_of_the_layout() -> None:
+def test_tuning_measures_arrays_of_the_layout(tmp_path: Path) -> None:
     x = te.placeholder((40, 36), name="x", layout=Layout((50, 1)))
     y = te.compute((40, 36), lambda i, j: x[i, j] * x[i, 35 - j], name="y", layout=Layout((1, 43)))
-    result = ms.tune(te.program([x], [y]), trials=4)
+    program, path = te.program([x], [y]), tmp_path / "tuning.db"
+    result = ms.tune(program, trials=4, database=path)
     assert [record.outcome for record in result.records] == ["ok"] * len(result.records)
-    assert result.build().inputs[0].strides == (50, 1)
+    kernel = ms.build(program, database=path)
+    assert kernel.inputs[0].strides == (50, 1)
+    dense = te.placeholder((40, 36), name="x")
+    other = te.program([dense], te.compute((40, 36), lambda i, j: dense[i, j] * dense[i, 35 - j], name="y"))
+    with Database(path) as db:
+        assert db.records(program)
+        assert not db.records(other)  # another program
+
+
+def test_matching_arguments_never_leave_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = te.placeholder((4, 3), name="x", layout=Layout((-16, 2)))
+    kernel = ms.build(te.program([x], te.compute((4, 3), lambda i, j: x[i, j] + 1.0, name="y")))
+    monkeypatch.setattr(kernel, "_call_slowly", None)
+    part = np.arange(128, dtype=np.float32).reshape(8, 16)[::-1, 3:9:2][1:5]
+    np.testing.assert_array_equal(kernel(part), part + 1)
+
+
+def test_tensors_of_torch_are_passed_with_their_strides(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch: Any = pytest.importorskip("torch")
+    x = te.placeholder((4, 3), name="x", layout=Layout((8, 2)))
+    y = te.compute((4, 3), lambda i, j: x[i, j] + 1.0, name="y", layout=Layout((1, 4)))
+    kernel = ms.build(te.program([x], [y]))
+    part = torch.arange(64.0).reshape(8, 8)[3:7, 1:7:2]
+    result = kernel(part)
+    assert result.stride() == (1, 4)
+    torch.testing.assert_close(result, part + 1, check_stride=False)
+    monkeypatch.setattr(kernel, "_call_slowly", None)
+    assert kernel(part, result) is result
+
+
+def test_exported_libraries_say_and_have_the_layout(tmp_path: Path) -> None:
+    x = te.placeholder((4, 3), name="x", layout=Layout((8, 1)))
+    w = te.placeholder((4, 3), name="w", constant=True, layout=Layout((-5, 1)))
+    y = te.compute((4, 3), lambda i, j: x[i, j] * w[i, j], name="y", layout=Layout((1, 6)))
+    values = np.arange(12, dtype=np.float32).reshape(4, 3)
+    library = ms.build(te.program([x, w], [y]), constants={"w": values}).export_library(tmp_path / "part.so")
+    assert "x: input, float32[4, 3] with strides (8, 1)" in (tmp_path / "part.h").read_text()
+    given, out = np.full((4, 8), 2, np.float32), np.zeros((3, 6), np.float32)
+    function = ctypes.CDLL(str(library)).part
+    assert function(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(out.ctypes.data)) == 0
+    np.testing.assert_array_equal(out[:, :4].T, 2 * values)
+    assert not out[:, 4:].any()
