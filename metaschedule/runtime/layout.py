@@ -37,7 +37,6 @@ class Param(ctypes.Structure):
         ("ndim", i64),
         ("shape", ctypes.POINTER(i64)),
         ("strides", ctypes.POINTER(i64)),  # in bytes; null: dense and row-major
-        ("begin", i64),  # of its memory, from the first element on: negative where a stride is
         ("nbytes", i64),
         ("flags", i64),
         ("dlpack_type", i64),

@@ -60,10 +60,10 @@ def param(spec: ArgSpec, kind: int, data: int = 0) -> Param:
         data=data,
         kind=kind,
         descr=id(dtype),
-        ndim=len(spec.shape),
+        # No array has -1 dimensions: memory that does not begin with the first element is for the slow path.
+        ndim=-1 if spec.span[0] else len(spec.shape),
         shape=(ctypes.c_int64 * max(1, len(spec.shape)))(*spec.shape),
         strides=strides,
-        begin=spec.span[0],
         nbytes=spec.nbytes,
         flags=(0 if strides else C_CONTIGUOUS) | ALIGNED | (WRITEABLE if kind == OUTPUT else 0),
         dlpack_type=dlpack_type(spec.dtype),

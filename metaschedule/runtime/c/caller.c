@@ -184,9 +184,9 @@ static void *object_address(const Process *process, const Param *param, PyObject
 static int overlap(const Param *params, int64_t count, void **addresses) {
     for (int64_t i = 0; i < count; i++) {
         if (params[i].kind != OUTPUT) continue;
-        const char *a = (char *)addresses[i] + params[i].begin, *a_end = a + params[i].nbytes;
+        const char *a = addresses[i], *a_end = a + params[i].nbytes;
         for (int64_t j = 0; j < count; j++) {
-            const char *b = (char *)addresses[j] + params[j].begin, *b_end = b + params[j].nbytes;
+            const char *b = addresses[j], *b_end = b + params[j].nbytes;
             if (i != j && a < b_end && b < a_end) return 1;
         }
     }
