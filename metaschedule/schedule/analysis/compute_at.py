@@ -19,6 +19,7 @@ from ...affine.view import Interval, View
 from ...errors import ScheduleError
 from ...ir import Block, Expr, Var
 from ..state import ROOT, Key, State
+from .effects import Effect, effects, touch, why_sources_change
 from .iteration_domain import over_iterators, reach_of
 from .loop_mirror import NewLoops, Values
 from .moving import (
@@ -31,7 +32,6 @@ from .moving import (
     position,
     spatial_iters,
 )
-from .touching import Access, accesses, touch, why_sources_change
 
 
 def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
@@ -39,7 +39,7 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
     stores = check_block(s, block)
     meeting = check_place(s, block, loop)
     check_not_output(s, block)
-    events = accesses(s)
+    events = effects(s)
     check_only_writer(s, events, block)
     consumers = check_consumers(s, events, block, loop)
     if position(s, block.name, meeting) > position(s, loop, meeting):
@@ -120,7 +120,7 @@ def check_loops(s: State, block: Block, meeting: Key) -> None:
             )
 
 
-def check_consumers(s: State, events: list[Access], block: Block, loop: Var) -> list[Block]:
+def check_consumers(s: State, events: list[Effect], block: Block, loop: Var) -> list[Block]:
     """The blocks below the loop that read what a block stores; raises if others do."""
     mine = {r.buffer for r in block.writes}
     below = s.blocks_below(loop)

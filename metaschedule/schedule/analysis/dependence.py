@@ -22,9 +22,9 @@ from ...affine.definitions import leaf_loops_by_kind
 from ...affine.view import View
 from ...ir import Block, Buffer, For, If, Var
 from ..state import State
+from .effects import touch, users
 from .must_write import stored_indices
 from .reducers import commutes
-from .touching import touch, users
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from ...arith import Domain
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, Load, Store, loads
 from ..state import ROOT, Key, State
-from .touching import Access
+from .effects import Effect
 
 
 def single_store(s: State, block: Block) -> Store:
@@ -41,7 +41,7 @@ def check_private(s: State, buffer: Buffer, block: Block) -> None:
         )
 
 
-def check_only_writer(events: list[Access], buffer: Buffer, block: Block) -> None:
+def check_only_writer(events: list[Effect], buffer: Buffer, block: Block) -> None:
     for event in events:
         if buffer in event.writes and event.key is not block.name:
             raise ScheduleError(
@@ -50,7 +50,7 @@ def check_only_writer(events: list[Access], buffer: Buffer, block: Block) -> Non
             )
 
 
-def check_one_scope(s: State, event: Access, block: Block, buffer: Buffer) -> None:
+def check_one_scope(s: State, event: Effect, block: Block, buffer: Buffer) -> None:
     marks: dict[Any, str] = {block.name: f"writes {buffer.name}", event.key: f"reads {buffer.name}"}
     if event.outside:
         raise ScheduleError(f"{buffer.name} is read outside of block bodies", marks)

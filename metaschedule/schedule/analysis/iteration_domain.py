@@ -36,7 +36,7 @@ from ...ir import (
     substitute,
 )
 from ..state import ROOT, Key, State
-from .touching import touch
+from .effects import touch
 
 ZERO, ONE = const(0), const(1)
 

@@ -35,9 +35,9 @@ from ...ir import (
     walk,
 )
 from ..state import ROOT, Key, State
+from .effects import Effect, touch
 from .iteration_domain import ONE, bound_plainly, is_count
 from .reducers import find_reducer
-from .touching import Access, touch
 
 Stores = dict[Buffer, tuple[Expr, ...]]  # at which indices, over spatial iterators
 
@@ -199,7 +199,7 @@ def spatial_iters(iters: tuple[Iter, ...]) -> tuple[Iter, ...]:
     return tuple([it for it in iters if it.kind == "spatial"])
 
 
-def check_only_writer(s: State, events: list[Access], block: Block) -> None:
+def check_only_writer(s: State, events: list[Effect], block: Block) -> None:
     """Raises if anything else stores to what a block stores to."""
     mine = touch(block).writes
     for event in events:

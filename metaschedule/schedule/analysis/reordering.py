@@ -8,9 +8,9 @@ from ...ir import Block, Var
 from ..state import State
 from .block_dependence import order_matters
 from .dependence import loop_carried_dependence
+from .effects import touch
 from .iteration_domain import check_once
 from .reducers import commutes
-from .touching import touch
 
 
 def check_reorderable(s: State, before: list[Var], after: list[Var]) -> None:

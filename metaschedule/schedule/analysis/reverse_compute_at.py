@@ -29,6 +29,7 @@ from ...arith import Domain, simplify
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, Expr, Var, as_int, binary, loads, same_expr, substitute
 from ..state import Key, State
+from .effects import Effect, effects, shared_variables, touch, why_not_stable
 from .iteration_domain import ONE, Reach, bound_plainly, covers_domain, over_iterators, reach_of
 from .loop_mirror import LoopMirror, Values
 from .moving import (
@@ -42,7 +43,6 @@ from .moving import (
     position,
 )
 from .reducers import find_reducer
-from .touching import Access, accesses, shared_variables, touch, why_unsettled
 
 Links = list[tuple[Expr, Expr]]  # an index that a block reads, and the one at which a producer stores it
 
@@ -51,7 +51,7 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
     """How to run a block below a loop of its producer; raises `ScheduleError` if that would be wrong."""
     check_block(s, block)
     meeting = check_place(s, block, loop)
-    events = accesses(s)
+    events = effects(s)
     check_only_writer(s, events, block)
     if position(s, block.name, meeting) < position(s, loop, meeting):
         raise ScheduleError(
@@ -90,7 +90,7 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
 # --- order ----------------------------------------------------------------------------------------
 
 
-def check_readers(s: State, events: list[Access], block: Block) -> None:
+def check_readers(s: State, events: list[Effect], block: Block) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
     mine = touch(block).writes
     place = next(n for n, e in enumerate(events) if e.key is block.name and not e.outside)
@@ -109,7 +109,7 @@ def check_readers(s: State, events: list[Access], block: Block) -> None:
 
 
 def find_producers(
-    s: State, events: list[Access], block: Block, loop: Var, meeting: Key
+    s: State, events: list[Effect], block: Block, loop: Var, meeting: Key
 ) -> tuple[list[str], list[str]]:
     """The blocks below the loop that store what a block reads, and those in loops around that loop; others
     must be done before."""
@@ -155,9 +155,9 @@ def find_producers(
     return producers, partial
 
 
-def check_settled(s: State, events: list[Access], event: Access, block: Block, place: Key) -> None:
+def check_settled(s: State, events: list[Effect], event: Effect, block: Block, place: Key) -> None:
     """Raises unless what a producer has stored by `place` is there for good."""
-    why = why_unsettled(s, events, event, place, parallel=False)  # it is read by the same iteration
+    why = why_not_stable(s, events, event, place, parallel=False)  # it is read by the same iteration
     if not why:
         return
     producer: Block = s.nodes[event.key]

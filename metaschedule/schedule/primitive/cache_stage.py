@@ -35,7 +35,7 @@ from ...ir import (
     substitute,
 )
 from ...ir.buffer import SCOPES
-from ..analysis.touching import touch
+from ..analysis.effects import touch
 from ..state import ROOT, Key, State
 
 ONE = Const(1, INDEX)

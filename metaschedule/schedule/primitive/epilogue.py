@@ -23,8 +23,8 @@ from ...ir import (
     substitute,
 )
 from ..analysis.block_dependence import check_independent
+from ..analysis.effects import touch
 from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
-from ..analysis.touching import touch
 from ..state import ROOT, State
 from .base import BlockRV, Primitive, primitive
 from .nests import guarded, remove

@@ -23,6 +23,7 @@ from ...ir import (
     subexpressions,
     substitute,
 )
+from ..analysis.effects import Effect, effects, why_sources_change
 from ..analysis.elementwise import (
     check_one_scope,
     check_only_writer,
@@ -35,7 +36,6 @@ from ..analysis.elementwise import (
 from ..analysis.iteration_domain import covers_domain
 from ..analysis.limits import check_inlined
 from ..analysis.signature import refresh_scopes, with_signature
-from ..analysis.touching import Access, accesses, why_sources_change
 from ..state import State
 from .base import BlockRV, Primitive, Steps, primitive
 from .reverse_inline import ReverseComputeInline
@@ -78,7 +78,7 @@ class ComputeInline(Primitive):
                 marks={block.name: "stores to " + str(Load(buffer, store.indices))},
                 help="every iterator must be found again from the indices, as in B[j, i * 4 + k]",
             )
-        events = accesses(s)
+        events = effects(s)
         check_only_writer(events, buffer, block)
         why = why_sources_change(s, events, {x.buffer for x in stored_loads(store)}, block.name)
         if why:
@@ -94,7 +94,7 @@ class ComputeInline(Primitive):
         return InlinePlan(block, buffer, self.consumers(s, events, block, store, inverse))
 
     def consumers(
-        self, s: State, events: list[Access], block: Block, store: Store, inverse: Inverse
+        self, s: State, events: list[Effect], block: Block, store: Store, inverse: Inverse
     ) -> list[Block]:
         buffer = store.buffer
         put = PutExpression(buffer, store.value, inverse.solve)

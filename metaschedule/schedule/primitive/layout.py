@@ -31,6 +31,7 @@ from ...ir import (
     const,
     substitute,
 )
+from ..analysis.effects import touch
 from ..analysis.index_text import (
     Spec,
     Texts,
@@ -40,7 +41,6 @@ from ..analysis.index_text import (
     parameter_count,
     with_parameters,
 )
-from ..analysis.touching import touch
 from ..state import Key, State
 from .base import BlockRV, ExprRV, Primitive, Steps, primitive
 from .block_layout import ReorderBlockIterVar, TransformBlockLayout

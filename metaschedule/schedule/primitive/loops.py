@@ -12,9 +12,9 @@ from ...affine.definitions import FusedDigit, Split, leaf_loops_of
 from ...affine.interned import less, number, product
 from ...errors import ScheduleError
 from ...ir import Const, Expr, For, Var, as_int, const
+from ..analysis.effects import touch
 from ..analysis.limits import check_count, check_nest
 from ..analysis.reordering import check_reorderable
-from ..analysis.touching import touch
 from ..state import State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 

@@ -21,13 +21,13 @@ from ...ir import (
     changed,
 )
 from ..analysis.block_dependence import check_independent
+from ..analysis.effects import users
 from ..analysis.iteration_domain import (
     check_kinds_apart,
     check_not_empty,
     check_once,
     init_predicate,
 )
-from ..analysis.touching import users
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .epilogue import FuseReductionEpilogue

@@ -23,6 +23,7 @@ from ...ir import (
     substitute,
 )
 from ..analysis.block_dependence import order_matters
+from ..analysis.effects import Effect, effects, shared_variables, why_sources_change
 from ..analysis.elementwise import (
     check_one_scope,
     check_only_writer,
@@ -35,7 +36,6 @@ from ..analysis.elementwise import (
 from ..analysis.iteration_domain import covers_domain
 from ..analysis.limits import check_inlined
 from ..analysis.signature import refresh_scopes, with_signature
-from ..analysis.touching import Access, accesses, shared_variables, why_sources_change
 from ..state import State
 from .base import BlockRV, Primitive, primitive
 
@@ -69,7 +69,7 @@ class ReverseComputeInline(Primitive):
     def check(self, s: State) -> ReversePlan:
         block = s.block(self.block)
         store = single_store(s, block)
-        events = accesses(s)
+        events = effects(s)
         producer, buffer = self.find_producer(s, events, block, store)
         made = single_store(s, producer)
         check_private(s, buffer, producer)
@@ -102,7 +102,7 @@ class ReverseComputeInline(Primitive):
         return ReversePlan(block, buffer, with_signature(changed(producer, body=(new,), predicate=predicate)))
 
     def find_producer(
-        self, s: State, events: list[Access], block: Block, store: Store
+        self, s: State, events: list[Effect], block: Block, store: Store
     ) -> tuple[Block, Buffer]:
         read = {load.buffer for load in stored_loads(store)}
         writers = [e for e in events if e.writes & read and e.key is not block.name]
@@ -158,7 +158,7 @@ class ReverseComputeInline(Primitive):
         return solved, [simplify(t, domain) for t in tests if not domain.prove(t)]
 
     def check_moves(
-        self, s: State, events: list[Access], block: Block, store: Store, producer: Block
+        self, s: State, events: list[Effect], block: Block, store: Store, producer: Block
     ) -> None:
         """The consumer's work moves to the producer: what it reads is there, what it writes is not missed."""
         others = {load.buffer for load in stored_loads(store)} - {r.buffer for r in producer.writes}

@@ -1,6 +1,6 @@
 """Who reads and writes which buffers, in program order, and whether what was read stays as it was.
 
-`touch` is what a node itself does, `accesses` lists everything below a place; `why_sources_change` decides
+`touch` is what a node itself does, `effects` lists everything below a place; `why_sources_change` decides
 whether an expression may be evaluated at another place.
 """
 
@@ -94,7 +94,7 @@ def users(s: State, keys: Iterable[Key], buffer: Buffer) -> list[Key]:
 
 
 @dataclass(slots=True, eq=False)
-class Access:
+class Effect:
     """What a block without blocks inside, or anything `outside` of such blocks, reads and writes."""
 
     key: Key
@@ -106,9 +106,9 @@ class Access:
         return f"block {self.key!r}" if isinstance(self.key, str) else "a statement outside of blocks"
 
 
-def accesses(s: State, key: Key = ROOT) -> list[Access]:
+def effects(s: State, key: Key = ROOT) -> list[Effect]:
     """Everything below a node that touches memory, in program order."""
-    found: list[Access] = []
+    found: list[Effect] = []
 
     waiting = list(reversed(s.children[key]))
     while waiting:
@@ -119,11 +119,11 @@ def accesses(s: State, key: Key = ROOT) -> list[Access]:
             continue
         touched = touch(node)
         if touched.loaded:
-            found.append(Access(at, touched.loaded, NONE, True))
+            found.append(Effect(at, touched.loaded, NONE, True))
         if below:
             waiting += reversed(below)
         else:
-            found.append(Access(at, touched.reads, touched.writes, not isinstance(node, Block)))
+            found.append(Effect(at, touched.reads, touched.writes, not isinstance(node, Block)))
     return found
 
 
@@ -141,30 +141,30 @@ def shared_variables(s: State, a: Key, b: Key) -> set[Var]:
 
 
 def why_sources_change(
-    s: State, events: list[Access], sources: Set[Buffer], reader: Key, parallel: bool = True
+    s: State, events: list[Effect], sources: Set[Buffer], reader: Key, parallel: bool = True
 ) -> str | None:
     """Why `sources`, as the block `reader` sees them, may be other values at some later place; None if they
     are final: written before it only, and never again with another value. `parallel`: the later place may be
     in another iteration of a parallel loop."""
     place = next(n for n, e in enumerate(events) if e.key is reader and not e.outside)
-    settled: set[tuple[Access, Key]] = set()
+    settled: set[tuple[Effect, Key]] = set()
     for n, event in enumerate(events):
         for buffer in event.writes & sources:
             if n >= place:
                 return f"{buffer.name} is written again by {event.describe()}"
-            why = why_unsettled(s, events, event, reader, parallel, settled)
+            why = why_not_stable(s, events, event, reader, parallel, settled)
             if why:
                 return f"{buffer.name} may change: {why}"
     return None
 
 
-def why_unsettled(
+def why_not_stable(
     s: State,
-    events: list[Access],
-    writer: Access,
+    events: list[Effect],
+    writer: Effect,
     reader: Key,
     parallel: bool = True,
-    settled: set[tuple[Access, Key]] | None = None,
+    settled: set[tuple[Effect, Key]] | None = None,
 ) -> str | None:
     """Why a writer before `reader` may store other values when loops around both go on; `parallel`: and when
     other iterations of a parallel loop do. `settled`: pairs that have been looked at; there are as many paths
@@ -190,6 +190,6 @@ def why_unsettled(
         if event.writes & writer.reads:
             if n > place and shared_variables(s, event.key, writer.key):
                 return f"{event.describe()} changes what it is computed from"
-            if n < place and (why := why_unsettled(s, events, event, writer.key, parallel, settled)):
+            if n < place and (why := why_not_stable(s, events, event, writer.key, parallel, settled)):
                 return why
     return None
