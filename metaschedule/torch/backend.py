@@ -24,7 +24,6 @@ from torch._guards import TracingContext
 from .. import database as databases
 from ..runtime import KernelError
 from ..target import resolve
-from .alternatives import faster_programs
 from .capture import capture, decompositions
 from .copies import copied_inputs
 from .fallback import GradientsRequired, attempt, give_up
@@ -141,7 +140,7 @@ def built(graph: Graph, options: Options) -> Runner:
         if options.trials:
             tune_programs(tasks([parts]), database=database, trials=options.trials)
         target = resolve("native").with_cores(threads)
-        plan = planned(faster_programs(parts, database, target), Compiler(target, database), threads)
+        plan = planned(parts, Compiler(target, database), threads)
     report(plan)
     return Runner(plan)
 

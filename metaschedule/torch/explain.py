@@ -15,7 +15,6 @@ from torch.export import ExportedProgram
 from ..ir import Program, structural_hash
 from ..search import Result
 from ..target import resolve
-from .alternatives import faster_programs
 from .backend import functional
 from .capture import capture_exported
 from .copies import untouched
@@ -120,7 +119,7 @@ def explain(
         reason: Row("whole graph", [], count, reason, None) for reason, count in (REASONS - before).items()
     }
     with opened(database, readonly=True) as db:
-        for one in [faster_programs(model, db, target) for model in found]:
+        for one in found:
             for group in one.groups:
                 program = one.programs.get(group)
                 if program is not None or group.eager:

@@ -16,7 +16,6 @@ from rich.table import Column, Table
 from ..report.peak import measured_peak
 from ..target import resolve
 from ..workloads import operations
-from .alternatives import faster_programs
 from .backend import functional
 from .copies import untouched
 from .explain import key_of
@@ -104,7 +103,7 @@ def profile(
 
     def build(graph: Graph) -> Runner:
         with opened(database, readonly=True) as db:
-            parts = faster_programs(pieces(graph), db, target)
+            parts = pieces(graph)
             made.append((parts, Clocked(planned(parts, Compiler(target, db), target.cores))))
         return made[-1][1]
 

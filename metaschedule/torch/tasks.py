@@ -25,22 +25,18 @@ DatabaseLike = str | os.PathLike[str] | databases.Database | None
 
 @dataclass
 class Task:
-    """A program that a model runs `weight` times in a call. Where there is an alternative to it each has half
-    of that: one of the two will run and it is not known which, so what either wins is won half the time, and
-    together they weigh what one program does."""
+    """A program that a model runs `weight` times in a call."""
 
     program: Program
-    weight: float
+    weight: int
 
 
 def tasks(models: Sequence[Pieces]) -> list[Task]:
     """The distinct programs of some graphs, in the order of their first use, under different names."""
     found: dict[str, Task] = {}
     for model in models:
-        for group, program in model.programs.items():
-            rivals = [program, *([model.alternatives[group]] if group in model.alternatives else [])]
-            for rival in rivals:
-                found.setdefault(structural_hash(rival), Task(rival, 0)).weight += 1 / len(rivals)
+        for program in model.programs.values():
+            found.setdefault(structural_hash(program), Task(program, 0)).weight += 1
     names: Counter[str] = Counter()
     for task in found.values():
         name = task.program.name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -104,16 +103,6 @@ def channels_last(x: torch.Tensor, w: torch.Tensor, *rest: Any) -> Sample:
     return Sample(target, (*operands, stride, padding, dilation, groups), reference=reference)
 
 
-def winograd() -> Iterator[Sample]:
-    """The convolutions of ours that it can do."""
-    for size, bias in (((3, 2), None), ((2, 1), t(4))):
-        direct = channels_last(
-            *(t(2, 3, *size), t(4, 3, 3, 3), bias), *([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
-        )
-        yield replace(direct, target="winograd")
-
-
 def samples() -> Iterator[Sample]:
     yield from products()
     yield from convolutions()
-    yield from winograd()

@@ -25,5 +25,4 @@ from . import (
     special,
     statistics,
     views,
-    winograd,
 )

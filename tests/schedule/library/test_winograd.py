@@ -9,8 +9,8 @@ import pytest
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import Program
+from metaschedule.ir.annotations import ROUNDING
 from metaschedule.schedule import Schedule
-from metaschedule.schedule.primitive.winograd import ROUNDING
 from tests.schedule.checks import check
 from tests.schedule.refusals import refusal
 
@@ -43,8 +43,8 @@ def test_sizes_are_those_of_the_loops() -> None:
 def test_rounding_errors_multiply() -> None:
     _, sch, conv, loops = started()
     once = sch.fork()
-    single = once.get(once.winograd(conv, loops[2], 4)[2]).annotations[ROUNDING]
-    both = sch.get(sch.winograd(conv, loops[1:3], 4)[2]).annotations[ROUNDING]
+    single = once.get(once.winograd(conv, loops[2], 4)[2]).annotations[ROUNDING.key]
+    both = sch.get(sch.winograd(conv, loops[1:3], 4)[2]).annotations[ROUNDING.key]
     assert both == single**2
 
 
