@@ -44,10 +44,19 @@ def program(
     Stages appear in the order in which they are needed; what no output needs does not appear. The
     program is verified: `VerifyError` if it surely reads out of bounds.
     """
-    inputs, outputs = check_tensors(inputs, "inputs"), check_tensors(outputs, "outputs")
+    inputs = check_tensors(inputs, "inputs")
     for t in inputs:
         if not t.is_placeholder:
             raise ValueError(f"input {t.name} is computed: inputs are what te.placeholder gives")
+    return program_between(inputs, inputs, outputs, name)
+
+
+def program_between(
+    inputs: Sequence[Tensor], parameters: Sequence[Tensor], outputs: Tensor | Sequence[Tensor], name: str
+) -> Program:
+    """The program that computes `outputs` out of `inputs`, which may be results of other programs: what is
+    before them is left out. `parameters`, placeholders, are what they are in this one."""
+    inputs, outputs = check_tensors(inputs, "inputs"), check_tensors(outputs, "outputs")
     for t in outputs:
         if t.stage is None:
             raise ValueError(
@@ -58,11 +67,12 @@ def program(
     buffers: dict[Buffer, Buffer] = {}
     names = Names()
     inner = [t for s in stages for t in s.tensors if not any(t is o for o in outputs)]
-    for t in [*inputs, *outputs, *tables, *inner]:
-        layout = t.layout
-        if layout is not None and (t.is_placeholder or any(t is o for o in outputs)):
+    others = [*outputs, *tables, *inner]
+    for t, own in zip([*inputs, *others], [*parameters, *others], strict=True):
+        layout = own.layout
+        if layout is not None and (own.is_placeholder or any(t is o for o in outputs)):
             layout = Layout(layout.strides)  # the caller says where a parameter begins
-        buffers[t] = Buffer(names.fresh(t.name), t.shape, t.dtype, "global", t.constant, t.data, layout)
+        buffers[t] = Buffer(names.fresh(own.name), t.shape, t.dtype, "global", own.constant, t.data, layout)
     block_names = Names()
     body: list[Stmt] = []
     for stage in stages:
@@ -122,13 +132,13 @@ def reachable(inputs: list[Tensor], outputs: list[Tensor]) -> tuple[list[Stage],
             if stage in done:
                 continue
             todo.append((stage, True))
-            for t in reversed(read_by(stage)):
+            for t in [t for t in reversed(read_by(stage)) if id(t) not in known]:
                 if t.stage is not None:
                     if t.stage not in done:
                         todo.append((t.stage, False))
                 elif t.data is not None:
                     tables.setdefault(t)
-                elif id(t) not in known:
+                else:
                     names = ", ".join(i.name for i in inputs) or "none"
                     raise ValueError(
                         f"{stage.name} reads placeholder {t.name}, which is not among the inputs ({names})"

@@ -12,6 +12,9 @@ nothing is computed twice and groups cannot wait for each other. Groups grow fro
 Views that end up at the border of a group leave it again: other shapes of the same memory are free. So do
 slices, which are arguments at another address, where a group reads less than the whole of a value.
 
+Each node is lowered once, out of what the nodes before it were lowered to; the program of a group is what is
+between its inputs and its results.
+
 >>> from torch import ops
 >>> graph = Graph()
 >>> x, w, r = (graph.input(name, (8, 8)) for name in "xwr")
@@ -32,8 +35,9 @@ from .. import te
 from ..errors import InternalError
 from ..ir import Call, Layout, Program, subexpressions
 from ..space.facts import EXPENSIVE
+from ..te.lower import program_between
 from .fallback import about
-from .graph import Graph, Node, Spec, Target, Value, Window, values_in, with_values
+from .graph import Graph, Node, Spec, Value, Window, values_in, with_values
 from .lowering import LOWERINGS, Kind, NotLowered, lower
 from .windows import CUTS, whole, window_of
 
@@ -55,8 +59,9 @@ class Group:
     """Nodes in the order in which they run; the last is the sink. `anchor` is its reduction or its heavy
     operator."""
 
-    def __init__(self, node: Node, facts: Facts) -> None:
+    def __init__(self, node: Node, facts: Facts, tensors: Mapping[Value, te.Tensor]) -> None:
         self.nodes = [node]
+        self.tensors = tensors  # what the values of the graph were lowered to
         self.kind = facts.kind
         self.costly = facts.costly
         self.eager = facts.eager
@@ -125,17 +130,22 @@ class Fusion:
                 if value.node is not None:
                     self.readers[value.node].append(node)
         self.returned = {v.node for v in values_in(graph.outputs)}
-        self.facts = {node: self.facts_of(node) for node in graph.nodes}
-        self.group = {node: Group(node, facts) for node, facts in self.facts.items()}
+        self.tensors: dict[Value, te.Tensor] = {}
+        self.facts = {node: self.lower(node) for node in graph.nodes}
+        self.group = {node: Group(node, facts, self.tensors) for node, facts in self.facts.items()}
 
-    def facts_of(self, node: Node) -> Facts:
-        """Lowered on its own: whether that works, and whether it calls costly functions."""
+    def lower(self, node: Node) -> Facts:
+        """Lower a node; gives whether that works, and whether it calls costly functions."""
         try:
             with about(node):
-                results = lowered(node, {v: placeholder(v) for v in node.reads}, self.read)
+                self.tensors |= {v: placeholder(v) for v in node.reads if v not in self.tensors}
+                results = lowered(node, self.tensors, self.read)
         except NotLowered as why:
             return Facts(Kind.HEAVY, eager=str(why))
-        stages = {t.stage for t in results if t is not None and t.stage is not None}
+        before = {self.tensors[v] for v in node.reads}  # what only moves on has been computed
+        made = {v: t for v, t in zip(node.results, results, strict=True) if t is not None}
+        self.tensors |= made
+        stages = {t.stage for t in made.values() if t.stage is not None and t not in before}
         expressions = [e for stage in stages for value in stage.values for e in subexpressions(value)]
         costly = any(isinstance(e, Call) and e.name in EXPENSIVE for e in expressions)
         return Facts(LOWERINGS[node.target].kind, costly)
@@ -209,7 +219,7 @@ class Fusion:
         node.result.window = window
         if len(group.nodes) > 1:
             group.nodes.remove(node)
-            self.group[node] = Group(node, facts)
+            self.group[node] = Group(node, facts, self.tensors)
 
     def readers_can_use(self, node: Node, window: Window) -> bool:
         """Whether all that only look at a value can look at a window."""
@@ -244,15 +254,13 @@ def placeholder(value: Value, name: str = "x", constant: bool = False) -> te.Ten
         raise NotLowered(str(why)) from None
 
 
-def lowered(
-    node: Node, known: dict[Value, te.Tensor], read: set[Value], target: Target | None = None
-) -> tuple[te.Tensor | None, ...]:
-    """The results of a node as tensor expressions of what it reads; by an equivalent operator, if given."""
+def lowered(node: Node, known: Mapping[Value, te.Tensor], read: set[Value]) -> tuple[te.Tensor | None, ...]:
+    """The results of a node as tensor expressions of what it reads."""
     if not all(math.prod(v.shape) for v in [*node.reads, *node.results] if v in known or v in read):
         raise NotLowered("it has no elements")
     outputs: list[Spec | None] = [v.spec if v in read else None for v in node.results]
     args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
-    return lower(target or node.target, args, kwargs, outputs)
+    return lower(node.target, args, kwargs, outputs)
 
 
 def parameter_names(group: Group, graph: Graph) -> list[str]:
@@ -260,26 +268,23 @@ def parameter_names(group: Group, graph: Graph) -> list[str]:
     return [f"w{n}" if value in graph.constants else f"x{n}" for n, value in enumerate(group.inputs)]
 
 
-def program_of(group: Group, graph: Graph, instead: Mapping[Node, Target] | None = None) -> Program:
-    """The program of a group: it takes `group.inputs` and gives `group.outputs`. Some nodes may be computed
-    by equivalent operators."""
-    other = instead or {}
-    known = {
-        value: placeholder(value, name, constant=value in graph.constants)
+def program_of(group: Group, graph: Graph) -> Program:
+    """The program of a group: it takes `group.inputs` and gives `group.outputs`."""
+    parameters = [
+        placeholder(value, name, constant=value in graph.constants)
         for name, value in zip(parameter_names(group, graph), group.inputs)
-    }
-    inputs = list(known.values())
-    read = {v for node in group.nodes for v in node.reads} | set(group.outputs)
-    for node in group.nodes:
-        results = lowered(node, known, read, other.get(node))
-        known |= {v: t for v, t in zip(node.results, results, strict=True) if t is not None}
+    ]
+    inputs: list[te.Tensor] = []
+    for value, parameter in zip(group.inputs, parameters):
+        tensor = group.tensors.get(value, parameter)
+        inputs.append(parameter if tensor in inputs else tensor)  # of two names of one value one is read
     outputs: list[te.Tensor] = []
     for value in group.outputs:
-        result = known[value]
-        if result.stage is None or result in outputs:
+        result = group.tensors[value]
+        if result.stage is None or result in inputs or result in outputs:
             result = te.compute(result.shape, lambda *i, t=result: t[i], name="copy")
         outputs.append(result)
     try:
-        return te.program(inputs, outputs, "_".join([group.name, *map(str, other.values())]))
+        return program_between(inputs, parameters, outputs, group.name)
     except ValueError as why:
         raise InternalError(f"{group.name} gives no program: {why}") from why

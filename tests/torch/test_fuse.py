@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch: Any = pytest.importorskip("torch")
 
 import metaschedule as ms  # noqa: E402
+from metaschedule.torch import fuse as fusion  # noqa: E402
 from metaschedule.torch.fuse import fuse, program_of  # noqa: E402
 from metaschedule.torch.graph import Graph  # noqa: E402
-from metaschedule.torch.lowering import Kind  # noqa: E402
+from metaschedule.torch.lowering import LOWERINGS, Kind, Lowering, lower  # noqa: E402
 
 aten = torch.ops.aten
 
@@ -114,3 +116,33 @@ def test_the_program_of_a_group_computes_it() -> None:
     given, weight = torch.randn(3, 4), graph.constants[w]
     found = ms.interpret(program, given.numpy(), weight.numpy())
     torch.testing.assert_close(torch.from_numpy(found), torch.relu(given @ weight + 0.5))
+
+
+def test_a_node_is_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def counted(target: Any, *rest: Any) -> Any:
+        calls.append(target)
+        return lower(target, *rest)
+
+    monkeypatch.setattr(fusion, "lower", counted)
+    graph = Graph()
+    x, w = graph.input("x", (3, 4)), graph.constant("w", torch.randn(4, 5))
+    y = graph.call(aten.relu.default, graph.call(aten.mm.default, x, w))
+    graph.outputs = [graph.call(aten.mm.default, y, graph.constant("v", torch.randn(5, 2))), y]
+    programs = [program_of(group, graph) for group in fuse(graph)]
+    assert [[b.name for b in p.inputs] for p in programs] == [["x0", "w1"], ["x0", "w1"]]
+    assert sorted(map(str, calls)) == ["aten.mm.default", "aten.mm.default", "aten.relu.default"]
+
+
+def test_two_names_of_one_value_are_two_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOWERINGS, "same", Lowering(lambda x: x, Kind.INJECTIVE))
+    graph = Graph()
+    x = graph.input("x", (8,))
+    same = graph.call("same", x, results=[x.spec])
+    graph.outputs = [same, graph.call(aten.add.Tensor, x, same)]
+    first, add = fuse(graph)
+    assert first.tensors[same] is first.tensors[x]
+    values = torch.arange(8.0).numpy()
+    np.testing.assert_array_equal(ms.interpret(program_of(first, graph), values), values)
+    np.testing.assert_array_equal(ms.interpret(program_of(add, graph), values, values), 2 * values)

@@ -53,6 +53,7 @@ class DecomposePadding(Primitive):
     requires:  1. the block is one element-wise store of select(inside, x, constant)
                2. `inside` is a box of the iterators that is not empty
                3. `loop` is around the block, with nothing else in it, and not bound to a GPU axis below
+    Atomic: no other step stores an element twice, which is right only because the second store comes next.
     Both nests take the place of `loop`; loops around it stay around both. A loop that is such an iterator
     becomes shorter; if that loop was split or lies outside of `loop`, the copy gets a predicate instead.
     Gives the block that fills; the old block copies.

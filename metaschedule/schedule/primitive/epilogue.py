@@ -41,6 +41,7 @@ class FuseReductionEpilogue(Primitive):
                3. T is an intermediate buffer that the two blocks alone use; C is written by the epilogue only
                4. both blocks run over all of T, element by element
                5. what e reads is not written in or after the reduction's loop nest
+    Atomic: it changes what a sum starts from, which no other step does.
     """
 
     reduction_block: BlockRV

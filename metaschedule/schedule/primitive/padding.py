@@ -63,6 +63,8 @@ class PadEinsum(Primitive):
                   are all the spatial ones, each once
                4. every iterator has a loop of its own, in a nest with nothing else, as it was written
                5. a padded reduction iterator is in every factor of a float product (0 * inf is no 0)
+    Atomic: cached operands with `pad_value` and a transformed block would leave a predicate on the sums, and
+    to drop that one has to know what this knows: all factors are 0 there, and nobody reads the result.
     Gives the copies of the operands in order of appearance, then the block that copies the result back.
     An operand without padded indices is not copied. With sampled numbers the structure is that of padding
     every iterator, whatever was drawn.

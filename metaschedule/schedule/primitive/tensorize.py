@@ -64,6 +64,7 @@ class Tensorize(Primitive):
                6. a buffer that is written stands for one parameter only
     An intrinsic that is an instruction takes the loops of one lane: what is left is a store of one lane,
     and a vectorised loop around it are the lanes.
+    Atomic, with blockize: a loop that the intrinsic does not fit stays as it is.
     """
 
     target: BlockRV | LoopRV
