@@ -29,7 +29,7 @@ from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
 from .multi_level_tiling import MultiLevelTiling
 from .postprocess import Buildable, RewriteReductionBlock
 from .rfactor import AddRFactor
-from .space import ATTEMPTS, Module, Rejections, Space, SpaceLike, as_space
+from .space import Module, Rejections, Space, SpaceLike, as_space
 
 PRESETS: dict[str, tuple[Module, ...]] = {
     "loops": (ParallelVectorizeUnroll(),),
@@ -103,13 +103,8 @@ class Union:
         weights = [len(space.sketches(program)) for space in self.spaces]
         if not any(weights):
             raise ScheduleError(f"none of {len(self.spaces)} spaces has a sketch for {program.name}")
-        for _ in range(ATTEMPTS):
-            (space,) = rng.choices(self.spaces, weights)
-            try:
-                return space.sample(program, rng)
-            except ScheduleError as error:
-                refused = error
-        raise refused  # pyright: ignore[reportPossiblyUnbound]
+        (space,) = rng.choices(self.spaces, weights)
+        return space.sample(program, rng)
 
     def check(self, sch: Schedule) -> None:
         """Raise `ScheduleError` unless one of the spaces would build a candidate."""
