@@ -94,6 +94,21 @@ def max_pool_backward(grad: torch.Tensor, x: torch.Tensor, *window: Any) -> torc
     return zeros.scatter_add(-1, places.flatten(first), grad.flatten(first)).reshape(x.shape)
 
 
+def diagonal_scatter(
+    x: torch.Tensor, source: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> torch.Tensor:
+    """A choice by position. Torch's own way writes into a view, which a graph without effects cannot."""
+    whole = x.movedim((dim1, dim2), (-2, -1))
+    rows, columns = whole.shape[-2:]
+    if not source.shape[-1]:
+        return x.clone()
+    row = torch.arange(rows, device=x.device)
+    on_it = torch.arange(columns, device=x.device) - row[:, None] == offset
+    along = (row - max(-offset, 0)).clamp(0, source.shape[-1] - 1)
+    spread = source.index_select(-1, along).unsqueeze(-1)
+    return torch.where(on_it, spread, whole).movedim((-2, -1), (dim1, dim2))
+
+
 LINEAR, NEAREST = 0, 1
 ZEROS, BORDER = 0, 1
 
@@ -158,8 +173,8 @@ OF_TORCH = (
     *(aten._native_batch_norm_legit.default, aten._native_batch_norm_legit_functional.default),
     *(aten._batch_norm_with_update_functional.default, aten._batch_norm_no_update.default),
     *(aten._addmm_activation.default, aten.grid_sampler_2d.default),
-    *(aten.diagonal_scatter.default, aten.as_strided_copy.default),
-    *(aten.narrow_copy.default, aten.permute_copy.default, aten.unbind_copy.int),
+    *(aten.as_strided_copy.default, aten.narrow_copy.default),
+    *(aten.permute_copy.default, aten.unbind_copy.int),
     *(aten.ldexp.Tensor, aten.dist.default),
 )
 
@@ -171,6 +186,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.put.default: put,
     aten.masked_scatter.default: masked_scatter,
     aten.angle.default: angle,
+    aten.diagonal_scatter.default: diagonal_scatter,
     aten.max_pool2d_with_indices_backward.default: max_pool_backward,
     aten.max_pool3d_with_indices_backward.default: max_pool_backward,
     aten.grid_sampler_3d.default: grid_sampler_3d,

@@ -11,6 +11,7 @@ torch: Any = pytest.importorskip("torch")
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from metaschedule.torch.capture import decompositions  # noqa: E402
+from metaschedule.torch.decompositions import DECOMPOSITIONS  # noqa: E402
 
 aten = torch.ops.aten
 flash = aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -59,3 +60,12 @@ def test_attention_is_captured_as_products_and_softmax() -> None:
     assert called.count("aten.bmm.default") == 2
     assert called.count("aten._softmax.default") == 1
     assert not any("attention" in name for name in called)
+
+
+@pytest.mark.parametrize("dims", [(0, 1), (1, 0), (-1, -2)])
+@pytest.mark.parametrize("offset", [-3, -1, 0, 2])
+def test_diagonal_scatter_in_every_direction(dims: tuple[int, int], offset: int) -> None:
+    x = torch.randn(3, 4, 2)
+    source = torch.randn(torch.diagonal(x, offset, *dims).shape)
+    got = DECOMPOSITIONS[aten.diagonal_scatter.default](x, source, offset, *dims)
+    assert torch.equal(got, torch.diagonal_scatter(x, source, offset, *dims))
