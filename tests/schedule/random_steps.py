@@ -1,5 +1,8 @@
 """Random, mostly plausible calls of every primitive: what the property test and the long run draw from.
 
+A primitive whose fields are handles and numbers needs nothing here (`any_call`); what is seldom accepted with
+any operands, or has others, has a call of its own in `CALLS`.
+
 `step(sch, rng)` makes one call and says which primitive it was and whether it was accepted. Anything but a
 `ScheduleError` propagates.
 """
@@ -9,14 +12,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import Block, Program, as_int
-from metaschedule.schedule import BlockRV, LoopRV, Schedule
+from metaschedule.schedule import BlockRV, Distribution, LoopRV, Primitive, Schedule
+from metaschedule.schedule.primitive.base import REGISTRY
 from tests.cases.case import Case
 from tests.cases.programs import CASES
 from tests.schedule.checks import inputs_of
@@ -239,7 +243,7 @@ def convert_operand(sch: Schedule, rng: random.Random) -> None:
     block = a_block(sch, rng, reduces)
     read = rng.randrange(len(sch.get(block).reads))
     wider = {"int8": "int16", "uint8": "int16", "float32": "float64"}
-    dtype = sch.get(block).reads[read].buffer.dtype
+    dtype: str = sch.get(block).reads[read].buffer.dtype
     offset = rng.choice((0, 5)) if dtype.endswith("int8") else 0
     sch.convert_operand(block, read, wider.get(dtype, dtype), offset)
 
@@ -313,6 +317,40 @@ CALLS: dict[str, Call] = {
     "convert_operand": convert_operand,
     "decompose_padding": decompose_padding,
 }
+
+
+def any_call(cls: type[Primitive]) -> Call | None:
+    """A call for a primitive that has none above: operands of the types that its fields declare."""
+    types = get_type_hints(cls)
+    if not all(draw_operand(types[name]) for name in cls.names):
+        return None
+
+    def call(sch: Schedule, rng: random.Random) -> None:
+        operands = [draw(sch, rng) for name in cls.names if (draw := draw_operand(types[name]))]
+        sch.sample(cls(*operands)) if issubclass(cls, Distribution) else sch.run(cls(*operands))
+
+    return call
+
+
+def draw_operand(declared: Any) -> Call | None:
+    """How to draw an operand; None if its type is neither a handle nor a number."""
+    alternatives = {*get_args(declared), declared}
+    if BlockRV in alternatives:
+        return a_block
+    if LoopRV in alternatives:
+        return a_loop
+    if bool in alternatives:
+        return lambda sch, rng: rng.random() < 0.5
+    if int in alternatives:
+        return lambda sch, rng: rng.randrange(5)
+    return None
+
+
+for name, cls in REGISTRY.items():
+    if name not in CALLS and not cls.is_query and cls.__module__.startswith("metaschedule.schedule."):
+        found = any_call(cls)
+        if found is not None:
+            CALLS[name] = found
 
 
 # What few programs have room for is tried more often.

@@ -17,7 +17,7 @@ import metaschedule as ms
 from metaschedule.schedule import Schedule, Trace
 from metaschedule.schedule.primitive.base import REGISTRY
 from tests.schedule.checks import assert_same_results
-from tests.schedule.random_steps import CALLS, programs, step
+from tests.schedule.random_steps import CALLS, any_call, programs, step
 from tests.te.random_expressions import random_expressions
 
 PROGRAMS = programs()
@@ -56,7 +56,28 @@ def test_sequences_on_random_expressions(data: st.DataObject, seed: int) -> None
 
 def test_every_primitive_is_drawn() -> None:
     built_in = {op for op, cls in REGISTRY.items() if cls.__module__.startswith("metaschedule.schedule.")}
-    assert sorted(built_in - set(CALLS) - {op for op in built_in if op.startswith("get_")}) == []
+    missing = sorted(op for op in built_in - set(CALLS) if not REGISTRY[op].is_query)
+    assert missing == [], "random_steps.any_call cannot draw their operands: write calls for them there"
+
+
+@pytest.mark.parametrize("op", ["parallel", "compute_inline", "compute_at", "set_scope", "bind"])
+def test_calls_by_the_types_of_fields(op: str) -> None:
+    """Handles and numbers can be drawn for any primitive, other types cannot."""
+    call = any_call(REGISTRY[op])
+    assert (call is None) == (op in ("set_scope", "bind"))
+    if call is None:
+        return
+    outcomes: Counter[str] = Counter()
+    for seed in range(60):
+        sch = Schedule(PROGRAMS["chain"]()[0], seed=seed)
+        try:
+            call(sch, random.Random(seed))
+        except ms.ScheduleError:
+            outcomes["refused"] += 1
+        else:
+            outcomes["accepted"] += 1
+            assert len(sch.trace.instructions) > 1
+    assert outcomes["accepted"] > 0
 
 
 @pytest.mark.slow
