@@ -77,7 +77,7 @@ def life() -> str:
         f"For `{TARGET}`: the loop over k of a full tile, the first of its six rows, and its end.\n",
         code("llvm", shortened(block_with(kernel.llvm, "fmul contract"), 17, 4)),
         f"{ASSEMBLY}\n",
-        "The same loop: 12 fused multiplications and additions of 8 floats, 8 loads; the sums are in registers.\n",
+        "The same loop: 12 fused multiply-adds of 8 floats for 8 loads; the sums stay in registers.\n",
         code("asm", loop_of(block_with(assembly(kernel.llvm, target), "vfmadd"))),
     ]
     return "\n".join(parts)
