@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ..codegen.lower.model import TILE_KINDS
 from .nest import Guard, Nest
-
-TILE = ("unrolled", "vectorized")
 
 
 class GuardEffect(NamedTuple):
@@ -30,7 +29,7 @@ class GuardEffect(NamedTuple):
 def effect_of_guards(nest: Nest) -> GuardEffect:
     kinds = {loop.var: loop.kind for loop in nest.loops}
     unrolled = {loop.var: loop.extent for loop in nest.loops if loop.kind == "unrolled"}
-    innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE), None)
+    innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE_KINDS), None)
     of_tiles: list[tuple[Guard, int, int, int]] = []  # with the limit, from whichever side
     of_loops: list[Guard] = []
     executed, tests, lane_tests = nest.executed, 0, 0
@@ -39,7 +38,7 @@ def effect_of_guards(nest: Nest) -> GuardEffect:
         for (var, low, high), k in guard.form.items():
             span = abs(k) * ((high - 1) // low)
             reach += span
-            width += span if kinds.get(var) in TILE else 0
+            width += span if kinds.get(var) in TILE_KINDS else 0
         limit = max(0, reach - guard.limit if guard.below else guard.limit)
         if reach <= limit:
             continue

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from ..arith import conjuncts
+from ..codegen.lower.lanes import REDUCTIONS
+from ..codegen.lower.model import kept_loops, resolve_kind, share_copies, spend_copies
 from ..codegen.lower.predicate_padding import predicate_padding
 from ..ir import (
     Binary,
@@ -26,6 +29,7 @@ from ..ir import (
     Var,
     While,
     as_int,
+    reduction_term,
 )
 from ..ir.annotations import SKIP_ZEROS, UNROLL
 from ..ir.dtypes import INDEX
@@ -76,7 +80,6 @@ class Nest:
     guards: list[Guard]
     conditions: list[set[Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
     executed: float  # the share of instances that these let through, as far as it shows
-    copies: int  # that an annotation of the block asks for
 
 
 def nests(program: Program | Schedule) -> list[Nest]:
@@ -89,26 +92,9 @@ def nests(program: Program | Schedule) -> list[Nest]:
     """
     state = program.state if isinstance(program, Schedule) else State(program)
     walk = _Walk(state)
-    walk.children(ROOT)
-    unroll_loops(walk.found)
+    walk.inside((), ROOT)
     share_loops(walk.found, set(state.original.params))
     return walk.found
-
-
-def unroll_loops(found: list[Nest]) -> None:
-    """Unroll loops as far as annotations ask for, as lowering does."""
-    refused: set[int] = set()
-    for nest in found:
-        copies = nest.copies
-        for loop in reversed(nest.loops):
-            if loop.kind != "vectorized":
-                copies = copies // loop.extent if loop.kind in ("serial", "unrolled") else 0
-                if not copies:
-                    refused.add(id(loop))
-    for nest in found:
-        for loop in nest.loops:
-            if loop.kind == "serial" and id(loop) not in refused:
-                loop.kind = "unrolled"
 
 
 def share_loops(found: list[Nest], params: set[Buffer]) -> None:
@@ -120,9 +106,10 @@ def share_loops(found: list[Nest], params: set[Buffer]) -> None:
                 loops = common.setdefault(access.buffer, nest.loops)
                 if loops is not nest.loops:
                     common[access.buffer] = loops[: common_prefix(loops, nest.loops)]
+    kept = {b: kept_loops((loop.kind, loop.extent) for loop in loops) for b, loops in common.items()}
     for nest in found:
         for access in nest.accesses:
-            access.shared = len(common.get(access.buffer, ()))
+            access.shared = kept.get(access.buffer, 0)
 
 
 def common_prefix(a: list[Loop], b: list[Loop]) -> int:
@@ -143,54 +130,55 @@ class _Walk:
     guards: list[Guard] = field(default_factory=list)
     conditions: list[set[Var]] = field(default_factory=list)
     executed: float = 1.0
-    copies: int = 0
     forms: Movements = field(init=False)
 
     def __post_init__(self) -> None:
         self.forms = Movements(self.state)
 
-    def children(self, key: Key) -> None:
-        for child in self.state.children[key]:
-            self.stmt(self.state.nodes[child], child)
+    # What visits statements gives the copies that unrolling may make of them, see `model.share_copies`.
 
-    def inside(self, body: Body, key: Key | None) -> None:
+    def inside(self, body: Body, key: Key | None) -> int | None:
         """What is below a statement: in the flat tree where it has children there."""
-        if key is not None and self.state.children[key]:
-            self.children(key)
-        for s in body:
-            self.stmt(s, None)
+        below = () if key is None else self.state.children[key]
+        asked = [self.stmt(self.state.nodes[child], child) for child in below]
+        return share_copies(asked + [self.stmt(s, None) for s in body])
 
-    def stmt(self, s: Stmt, key: Key | None) -> None:
+    def stmt(self, s: Stmt, key: Key | None) -> int | None:
         if isinstance(s, For):
-            self.loop(s, key)
-        elif isinstance(s, Block):
+            return self.loop(s, key)
+        if isinstance(s, Block):
             self.block(s, key)
-        elif isinstance(s, Store):
+            return UNROLL.get(s)
+        if isinstance(s, Store):
             self.store(s)
         elif isinstance(s, TupleStore):
             for x in s.stores:
-                self.store(x)
+                self.store(x, in_tuple=True)
         elif isinstance(s, If):
             self.guarded((s.cond,), s.then, key)
             self.guarded((s.cond,), s.orelse, None)
         elif isinstance(s, While):
+            self.serialize_lanes()
             self.loops.append(Loop(Var("while"), UNKNOWN_EXTENT, "serial"))
             self.inside(s.body, key)
             self.loops.pop()
+        return None
 
-    def loop(self, s: For, key: Key | None) -> None:
-        extent = self.forms.bind_loop(s.var, s.extent)
+    def loop(self, s: For, key: Key | None) -> int | None:
+        known, extent = as_int(s.extent), self.forms.bind_loop(s.var, s.extent)
+        if known is None:  # lanes may have different numbers of iterations
+            self.serialize_lanes({var for var, _, _ in self.forms.irregular(s.extent)})
         if extent < 1:
-            return  # nothing in it runs
+            return None  # nothing in it runs
         if extent == 1:
-            self.inside(s.body, key)
-            return
-        kind = s.kind
-        if kind in ("parallel", "vectorized"):  # within another one it runs serially
-            kind = "serial" if any(loop.kind == kind for loop in self.loops) else kind
-        self.loops.append(Loop(s.var, extent, kind))
-        self.inside(s.body, key)
+            return self.inside(s.body, key)
+        loop = Loop(s.var, extent, resolve_kind(s.kind, known, [x.kind for x in self.loops]))
+        self.loops.append(loop)
+        copies = spend_copies(self.inside(s.body, key), loop.kind, known)
         self.loops.pop()
+        if copies is not None and s.kind == "serial":
+            loop.kind = "unrolled"
+        return copies
 
     def block(self, s: Block, key: Key | None) -> None:
         known = self.forms.known
@@ -199,16 +187,12 @@ class _Walk:
             known[it.var] = form = self.forms.of(binding)
             if s.init and it.kind == "reduce":
                 reducing |= {var for var, _, _ in form}
-        around, copies = self.loops, self.copies
-        self.copies = UNROLL.get(s) or 0
+        around = self.loops
         if s.init:
+            self.serialize_lanes(reducing)  # lanes that start a reduction and continue it do not run together
             self.loops = [loop for loop in around if loop.var not in reducing]
             self.guarded(s.predicate, s.init, None)
-            # Lanes that start a reduction and continue it do not run together.
-            self.loops = [
-                Loop(x.var, x.extent, "serial") if x.kind == "vectorized" and x.var in reducing else x
-                for x in around
-            ]
+            self.loops = around
             self.conditions.append(reducing)
         body = s.body
         if SKIP_ZEROS.get(s):
@@ -216,7 +200,7 @@ class _Walk:
         self.guarded(s.predicate, body, key)
         if s.init:
             self.conditions.pop()
-        self.loops, self.copies = around, copies
+        self.loops = around
 
     def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
         guards, others, executed = len(self.guards), len(self.conditions), self.executed
@@ -232,11 +216,22 @@ class _Walk:
         del self.guards[guards:], self.conditions[others:]
         self.executed = executed
 
-    def store(self, s: Store) -> None:
+    def serialize_lanes(self, variables: Collection[Var] | None = None) -> None:
+        """Note that lowering finds lanes around here which do not run together (`lower/lanes.py`)."""
+        for loop in self.loops:
+            if loop.kind == "vectorized" and (variables is None or loop.var in variables):
+                loop.kind = "serial"
+
+    def store(self, s: Store, in_tuple: bool = False) -> None:
         operations, reads = computed(s)
         of = self.forms.of
         written = ElementAccess(s.buffer, [of(i) for i in s.indices])
         accesses = [written]
+        lanes = {loop.var for loop in self.loops if loop.kind == "vectorized"}
+        if lanes:
+            lanes -= {var for form in written.forms for var, _, _ in form}
+            if lanes and (in_tuple or reduction_term(s, REDUCTIONS) is None):
+                self.serialize_lanes(lanes)
         for load, group in reads:
             forms = [of(i) for i in load.indices]
             if group > 1:
@@ -247,9 +242,7 @@ class _Walk:
             elif same is written:
                 written.updates = True
         guards, conditions = list(self.guards), list(self.conditions)
-        self.found.append(
-            Nest(list(self.loops), accesses, operations, guards, conditions, self.executed, self.copies)
-        )
+        self.found.append(Nest(list(self.loops), accesses, operations, guards, conditions, self.executed))
 
 
 def is_bound(cond: Expr) -> TypeGuard[Binary]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..codegen.lower.model import VECTORS_AT_ONCE
 from ..target import Target
 from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY, SELECT
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table
@@ -26,7 +27,6 @@ MOST_SPILL = 1.1  # cycles per accumulator, when all of them are in memory
 GATHERED = 1.0  # instructions to put an element into its lane
 TRANSPOSED = 3.0  # instructions per vector of a square that is transposed in registers
 HORIZONTAL = 8.0  # instructions to combine the lanes of a vector
-VECTORS_AT_ONCE = 4  # that a vectorised reduction combines first
 MASKED = 12.0  # cycles per masked store
 BLENDED = 0.5  # where it can be a plain one
 LANE_TEST = 4.0  # instructions per vector

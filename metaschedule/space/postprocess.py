@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..codegen.lower.model import count_copies
 from ..errors import ScheduleError
-from ..ir import Block, For, numpy_dtype
+from ..ir import Block, numpy_dtype
 from ..ir.annotations import UNROLL
 from ..schedule import Schedule
 from ..target import Target
@@ -43,18 +44,10 @@ class Buildable:
     def __call__(self, sch: Schedule, target: Target) -> None:
         state = sch.state
         for name in [k for k, n in state.nodes.items() if isinstance(n, Block) and not state.children[k]]:
-            copies = 1
             node: Block = state.nodes[name]
-            steps = UNROLL.get(node) or 0
-            for key in state.loops_around(name):
-                loop: For = state.nodes[key]
-                extent = state.fixed_extent(key) or 1
-                if loop.kind == "unrolled":
-                    copies *= extent
-                elif loop.kind == "vectorized":
-                    lanes = max([target.lanes(r.buffer.dtype) for r in node.writes], default=1)
-                    copies *= math.ceil(extent / lanes)
-            copies *= max(1, state.number(steps))
+            loops = [(state.nodes[key].kind, state.fixed_extent(key)) for key in state.loops_around(name)]
+            lanes = max([target.lanes(r.buffer.dtype) for r in node.writes], default=1)
+            copies = count_copies(loops, UNROLL.get(node), lanes)
             if copies > self.most_copies:
                 raise ScheduleError(
                     f"unrolling makes {copies} copies of block {name!r}, more than {self.most_copies}"

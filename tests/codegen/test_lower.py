@@ -19,7 +19,7 @@ from metaschedule.codegen.lower.predicate_padding import split_padding
 from metaschedule.codegen.lower.simplify import simplify_program
 from metaschedule.codegen.lower.unroll import unroll_annotated
 from metaschedule.ir import Block, Buffer, For, Program, blocks, select, walk
-from tests.codegen.compiled import kernel
+from tests.codegen.compiled import check, kernel
 
 Case = tuple[str, str, str]
 
@@ -165,6 +165,90 @@ for i in range(16):
     ),
 }
 COMPACT: dict[str, Case] = {
+    "rows shorter than the vector": (
+        "A[8, 4] -> C[8, 4]",
+        """
+B = T.alloc((8, 4096), "float32")
+for i in range(8):
+    for j0, j1 in T.grid(2, 2):
+        B[i, i * 4 + j0 * 2 + j1] = A[i, j0 * 2 + j1]
+    for v in T.vectorized(16):
+        if v < 4:
+            C[i, v] = B[i, i * 4 + v]
+""",
+        """
+B = T.alloc((1, 16), "float32")
+for i in range(8):
+    for j0, j1 in T.grid(2, 2):
+        B[0, j0 * 2 + j1] = A[i, j0 * 2 + j1]
+    for v in T.vectorized(16):
+        if v < 4:
+            C[i, v] = B[0, v]
+""",
+    ),
+    "a fused loop whose tile does not divide": (
+        "A[8, 9, 3] -> C[8, 3]",
+        """
+B = T.alloc((64, 3), "float32")
+for i in range(8):
+    for q, r in T.grid(2, 16):
+        if q * 16 + r < 27:
+            B[i * 4 + (q * 16 + r) // 3, (q * 16 + r) % 3] = A[i, (q * 16 + r) // 3, (q * 16 + r) % 3]
+    for j, k in T.grid(3, 9):
+        C[i, j] = C[i, j] + B[i * 4 + k, j]
+""",
+        """
+B = T.alloc((9, 3), "float32")
+for i in range(8):
+    for q, r in T.grid(2, 16):
+        if q * 16 + r < 27:
+            B[(q * 16 + r) // 3, (q * 16 + r) % 3] = A[i, (q * 16 + r) // 3, (q * 16 + r) % 3]
+    for j, k in T.grid(3, 9):
+        C[i, j] = C[i, j] + B[k, j]
+""",
+    ),
+    "the other branch is no guard": (
+        "A[8, 16] -> C[8, 16]",
+        """
+B = T.alloc((8, 64), "float32")
+for i in range(8):
+    for v in range(16):
+        if v < 4:
+            C[i, v] = 0.0
+        else:
+            B[i, i + v] = A[i, v]
+    for v in range(12):
+        C[i, v + 4] = B[i, i + v + 4]
+""",
+        """
+B = T.alloc((1, 16), "float32")
+for i in range(8):
+    for v in range(16):
+        if v < 4:
+            C[i, v] = 0.0
+        else:
+            B[0, v] = A[i, v]
+    for v in range(12):
+        C[i, v + 4] = B[0, v + 4]
+""",
+    ),
+    "lanes have elements of their own": (
+        "A[8, 16] -> C[8, 16]",
+        """
+B = T.alloc((8, 16), "float32")
+for i in range(8):
+    for v in T.vectorized(16):
+        B[i, v] = A[i, v] * 2.0
+        C[i, v] = B[i, v] + B[i, v]
+""",
+        """
+B = T.alloc((1, 16), "float32")
+for i in range(8):
+    for v in T.vectorized(16):
+        B[0, v] = A[i, v] * 2.0
+        C[i, v] = B[0, v] + B[0, v]
+""",
+    ),
     "a tile, and a buffer used in two nests": (
         "A[32] -> C[32]",
         """
@@ -499,10 +583,52 @@ def test_passes_in_order() -> None:
         "flatten",
         "simplify_program",
         "compact_buffers",
+        "serialize_loops",
         "hoist_conditions",
         "version_loops",
         "serialize_unsafe_parallel",
     ]
+
+
+LOOPS = """
+for i in range(5):
+    for j in range(9):
+        C[i, j] = 1.0
+for i in T.KIND(4):
+    for j in T.KIND(8):
+        BODY
+"""
+SERIALIZED = {
+    "nested threads": ("parallel", "parallel", "C[i, j] = A[i, j]", ("parallel", "serial")),
+    "nested lanes": ("vectorized", "vectorized", "C[i, j] = A[i, j]", ("vectorized", "serial")),
+    "threads in lanes": ("vectorized", "parallel", "C[i, j] = A[i, j]", ("vectorized", "serial")),
+    "lanes in threads": ("parallel", "vectorized", "C[i, j] = A[i, j]", ("parallel", "vectorized")),
+    "carried": ("serial", "vectorized", "C[i, j + 1] = C[i, j] + A[i, j]", ("serial", "serial")),
+    "lanes in lanes that are carried": (
+        "vectorized", "vectorized", "C[i + 1, j] = C[i, j] + A[i, j]", ("serial", "vectorized")),
+    "a row for each lane": (
+        "vectorized", "serial", "C[i, j] = A[i, j]\n        C[i, 8 - j] = C[i, j]", ("vectorized", "serial")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SERIALIZED)
+def test_the_lowered_program_says_what_runs(name: str) -> None:
+    outer, inner, body, expected = SERIALIZED[name]
+    text = LOOPS.replace("KIND", outer, 1).replace("KIND", inner, 1).replace("BODY", body)
+    program = kernel("A[5, 9] -> C[5, 9]", text)
+    lowered = dict(steps(program))["serialize_loops"]
+    assert tuple(s.kind for s in walk(lowered) if isinstance(s, For))[2:] == expected
+    check(program)
+
+
+def test_one_iteration_is_no_thread() -> None:
+    program = kernel("A[4] -> C[4]", """
+    for i in T.parallel(1):
+        for j in T.parallel(4):
+            C[j] = A[j]
+    """)  # fmt: skip
+    *_, (_, lowered) = steps(program)
+    assert [s.kind for s in walk(lowered) if isinstance(s, For)] == ["serial", "parallel"]
 
 
 @pytest.mark.parametrize("name", workloads.names())

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import numpy as np
+import pytest
 
 import metaschedule as ms
+from metaschedule.codegen.lower import steps
 from metaschedule.cost.nest import nests
 from metaschedule.cost.table import PARALLEL, Table
+from metaschedule.ir import For, walk
+from metaschedule.target import resolve
+from tests.schedule.random_steps import programs, step
 
 
 def test_a_fused_loop_is_its_digits() -> None:
@@ -126,3 +134,50 @@ def triangle(X: T.Tensor((16, 16), "float32"), Y: T.Output((16,), "float32")):
             Y[i] += X[i, j]
 """)
     assert [loop.extent for loop in nests(program)[0].loops] == [16, 7]
+
+
+# --- one model of lowering ------------------------------------------------------------------------
+
+
+def differing_kinds(sch: ms.Schedule) -> list[tuple[str, str, set[str]]]:
+    """Loops that are something else to a cost model than in the lowered program."""
+    lowered = dict(steps(sch.program))["serialize_loops"]
+    runs = {s.var: s.kind for s in walk(lowered) if isinstance(s, For)}
+    seen: dict[object, set[str]] = {}
+    for nest in nests(sch):
+        for loop in nest.loops:
+            seen.setdefault(loop.var, set()).add(loop.kind)
+    return [(v.name, kind, seen[v]) for v, kind in runs.items() if v in seen and seen[v] != {kind}]
+
+
+@pytest.mark.parametrize("name", ms.workloads.names())
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_loops_of_candidates_are_what_lowering_makes_of_them(name: str, target: str) -> None:
+    space = ms.space.default(resolve(target))
+    for seed in range(3):
+        assert differing_kinds(space.sample(ms.workloads.create(name), seed)) == []
+
+
+def test_loops_of_random_schedules_are_mostly_what_lowering_makes_of_them() -> None:
+    """Left are intermediates that every lane would need a copy of, and lanes within such."""
+    examples, wrong, total = programs(), 0, 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        program, _ = examples[rng.choice(sorted(examples))]()
+        sch = ms.Schedule(program, seed=seed)
+        for _ in range(rng.randint(2, 8)):
+            sch = step(sch, rng, Counter(), rng.choice([None, "vectorize", "parallel", "split"]))
+        if any("." in s.kind for s in walk(sch.program) if isinstance(s, For)):
+            continue
+        wrong += len(differing_kinds(sch))
+        total += sum(isinstance(s, For) for s in walk(sch.program))
+    assert total > 300
+    assert wrong <= total // 100
+
+
+def test_copies_that_blocks_ask_for_are_shared_by_loops_around_several() -> None:
+    sch = ms.Schedule(ms.workloads.create("GMM", b=1, n=4, m=8, k=16))
+    block = sch.get_block("matmul")
+    sch.annotate(block, "unroll", 16)
+    assert differing_kinds(sch) == []
+    assert [loop.kind for loop in nests(sch)[-1].loops] == ["serial", "serial", "unrolled"]

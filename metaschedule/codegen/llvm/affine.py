@@ -55,9 +55,3 @@ class Affine:
 def wrapped(n: int) -> int:
     """`n` as 64 bits hold it."""
     return n if -(2**63) <= n < 2**63 else (n + 2**63) % 2**64 - 2**63
-
-
-def known_integer(v: Value) -> int | None:
-    """The value of a literal scalar integer."""
-    text = v.text.removeprefix("-")
-    return int(v.text) if v.lanes == 1 and text.isdigit() else None

@@ -3,6 +3,8 @@ NaN, integers wrap round, nothing traps (integer division by zero is checked, se
 
 from __future__ import annotations
 
+import math
+
 from ...ir import Binary, as_int, is_float, is_integer
 from .conversions import Conversions
 from .values import BYTES, Value, constant, intrinsic_suffix, register_type
@@ -75,11 +77,11 @@ class Arithmetic(Conversions):
         means; so only a NaN in `a` needs a look, and none where `a` is a constant. It gives another NaN: with
         `a` itself LLVM would take one select for two and no longer see the instruction.
         """
-        if is_literal(b):
+        if b.known is not None:
             a, b = b, a
         better = self.operation(f"fcmp {'olt' if op == 'min' else 'ogt'} {a.typed}, {b.text}", "bool", a)
         best = self.operation(f"select {better.typed}, {a.typed}, {b.typed}", a.dtype, a)
-        if is_literal(a) and "0x7FF8" not in a.text:  # NaN
+        if isinstance(a.known, float) and not math.isnan(a.known):
             return best
         nan = self.operation(f"fcmp uno {a.typed}, {a.text}", "bool", a)
         other = constant(float("nan"), a.dtype, a.lanes)
@@ -183,7 +185,3 @@ def function_symbol(name: str, dtype: str, lanes: int) -> str:
     'ms.exp.v8f32'
     """
     return f"ms.{name}.{intrinsic_suffix(dtype, lanes)}"
-
-
-def is_literal(v: Value) -> bool:
-    return v.text[0] != "%"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ...ir import Binary, Expr, Load, Store, cast
 from ...runtime import Failure
 from ..lower.unproved import Unproved
-from .affine import Affine, known_integer
+from .affine import Affine
 from .emitter import Emitter
 from .values import Value, constant
 
@@ -48,14 +48,16 @@ class Checks(Emitter):
         if low.is_constant and 0 <= low.const < room:
             return
         lowest = self.uniform_part(low)
-        outside = self.f.emit(f"icmp uge i64 {lowest}, {room}") if room > 0 else "true"
+        outside = constant(True, "bool")
+        if room > 0:
+            outside = Value(self.f.emit(f"icmp uge i64 {lowest}, {room}"), "bool")
 
         def offending() -> str:
             highest = self.f.emit(f"add i64 {lowest}, {abs(span)}")
             negative = self.f.emit(f"icmp slt i64 {lowest}, 0")
             return self.f.emit(f"select i1 {negative}, i64 {lowest}, i64 {highest}")
 
-        self.stop_if(Value(outside, "bool"), failure, offending)
+        self.stop_if(outside, failure, offending)
 
     def check_lanes(self, index: Value, extent: int, failure: Failure) -> None:
         limit = constant(extent, "int64", self.lanes)
@@ -72,7 +74,7 @@ class Checks(Emitter):
 
     def check_divisor(self, e: Binary, divisor: Value) -> None:
         """Stop if an active lane divides by zero."""
-        if known_integer(divisor) or not self.unproved.divides(e):
+        if divisor.integer or not self.unproved.divides(e):
             return
         zero = constant(0, divisor.dtype, divisor.lanes)
         failed = self.operation(f"icmp eq {divisor.typed}, {zero.text}", "bool", divisor)

@@ -13,7 +13,7 @@ from .affine import Affine, wrapped
 from .function import Function
 from .values import Value, constant, intrinsic_suffix, register_type, vector_literal
 
-TRUE, FALSE = Value("true", "bool"), Value("false", "bool")
+TRUE, FALSE = constant(True, "bool"), constant(False, "bool")
 
 
 class Emitter:
@@ -88,8 +88,8 @@ class Emitter:
         """A scalar in every lane of the vectorised loop."""
         if v.lanes == self.lanes:
             return v
-        if v.text[0] != "%":
-            return Value(f"splat ({v.typed})", v.dtype, self.lanes)
+        if v.known is not None:
+            return Value(f"splat ({v.typed})", v.dtype, self.lanes, v.known)
         element, vector = v.type, register_type(v.dtype, self.lanes)
         one = self.f.emit(f"insertelement {vector} poison, {element} {v.text}, i64 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
@@ -109,8 +109,8 @@ class Emitter:
         return self.operation(f"select {where.typed}, {by.typed}, {v.typed}", v.dtype, v)
 
     def negate(self, v: Value) -> Value:
-        if v.text in ("true", "false"):
-            return FALSE if v.text == "true" else TRUE
+        if v.truth is not None:
+            return FALSE if v.truth else TRUE
         return self.operation(f"xor {v.typed}, {constant(True, 'bool', v.lanes).text}", "bool", v)
 
     def intrinsic(self, name: str, dtype: str, *args: Value, extra: str = "") -> Value:
@@ -137,7 +137,7 @@ class Emitter:
 
     def materialise(self, a: Affine) -> Value:
         """An affine form as a value; a vector if it differs between lanes."""
-        scalar = Value(self.uniform_part(a), "int64")
+        scalar = Value(self.uniform_part(a), "int64") if a.terms else constant(wrapped(a.const), "int64")
         if a.is_uniform:
             return scalar
         total = self.spread(scalar)
@@ -147,6 +147,6 @@ class Emitter:
         for coefficient, vector in a.vectors:
             if coefficient != 1:
                 by = constant(wrapped(coefficient), "int64", self.lanes)
-                vector = vector._replace(text=self.f.emit(f"mul {vector.typed}, {by.text}"))
-            total = total._replace(text=self.f.emit(f"add {total.typed}, {vector.text}"))
+                vector = self.operation(f"mul {vector.typed}, {by.text}", vector.dtype, vector)
+            total = self.operation(f"add {total.typed}, {vector.text}", total.dtype, total)
         return total

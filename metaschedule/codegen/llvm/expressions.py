@@ -23,7 +23,7 @@ from ...ir import (
     subexpressions,
 )
 from ..lower.scope import has_load, is_harmless
-from .affine import Affine, known_integer, wrapped
+from .affine import Affine, wrapped
 from .emitter import FALSE, TRUE
 from .instructions import Instructions
 from .values import Value, constant, vector_literal
@@ -73,7 +73,7 @@ class ExpressionEmitter(Instructions):
     def as_affine(self, value: Value) -> Affine:
         if value.lanes > 1:
             return Affine(vectors=((1, value),))
-        known = known_integer(value)
+        known = value.integer
         return Affine(known) if known is not None else Affine(0, {value.text: 1})
 
     def evaluate(self, e: Expr) -> Value:
@@ -128,13 +128,13 @@ class ExpressionEmitter(Instructions):
     def logical(self, e: Binary) -> Value:
         """`and` / `or`; the second condition is evaluated only where the first leaves it open."""
         a = self.evaluate(e.a)
-        decisive = "false" if e.op == "and" else "true"
-        if a.text in ("true", "false"):
-            return a if a.text == decisive else self.evaluate(e.b)
+        decisive = e.op == "or"
+        if a.truth is not None:
+            return a if a.truth is decisive else self.evaluate(e.b)
         if is_harmless(e.b):
             b = self.evaluate(e.b)
         elif a.lanes == 1 and self.lanes == 1:
-            here = Value(decisive, "bool")
+            here = constant(decisive, "bool")
 
             def second() -> Value:
                 with self.scope():
@@ -146,15 +146,15 @@ class ExpressionEmitter(Instructions):
         else:
             with self.masked(self.mask_and(a if e.op == "and" else self.negate(a))):
                 b = self.evaluate(e.b)
-        if b.text in ("true", "false"):
-            return b if b.text == decisive else a
+        if b.truth is not None:
+            return b if b.truth is decisive else a
         a, b = self.level(a, b)
         return self.operation(f"{e.op} {a.typed}, {b.text}", "bool", a)
 
     def select(self, e: Select) -> Value:
         cond = self.evaluate(e.cond)
-        if cond.text in ("true", "false"):
-            return self.evaluate(e.a if cond.text == "true" else e.b)
+        if cond.truth is not None:
+            return self.evaluate(e.a if cond.truth else e.b)
         harmless = is_harmless(e.a) and is_harmless(e.b)
         uniform = self.lanes == 1 or (self.is_uniform(e.a) and self.is_uniform(e.b))
         if cond.lanes == 1 and not harmless:  # lanes agree, so a branch

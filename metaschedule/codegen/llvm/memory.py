@@ -61,7 +61,7 @@ class Memory(Arithmetic):
     def load(self, e: Load) -> Value:
         at, dtype = self.place(e), e.buffer.dtype
         if at.is_uniform:
-            if self.mask is None or "true" in self.mask.text:
+            if self.mask is None or self.mask.holds_somewhere:
                 return self.scalar_load(e.buffer, at)
 
             def read() -> Value:

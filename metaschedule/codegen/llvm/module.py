@@ -61,7 +61,6 @@ class Module:
         self.failures: dict[Failure, int] = {}  # with their statuses
         self.checks = 0  # that have been written
         self.parallel_loops = 0
-        self.vectorizable: dict[For, bool] = {}
         program, storage = lowered.program, lowered.storage
         self.outside = [*program.params, *storage.shared]
         self.order = {b: n for n, b in enumerate([*self.outside, *storage.private])}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...arith import Domain, conjuncts
+from ...errors import InternalError
 from ...ir import (
     Assert,
     Body,
@@ -26,6 +27,8 @@ from ...ir import (
     reduction_term,
 )
 from ...runtime import Failure
+from ..lower.lanes import REDUCTIONS, vector_widths
+from ..lower.model import VECTORS_AT_ONCE
 from ..lower.scope import inside, is_harmless
 from .affine import Affine
 from .expressions import ExpressionEmitter
@@ -33,13 +36,9 @@ from .function import Function
 from .memory import memory_suffix
 from .transpose import find_transposition
 from .values import BYTES, Value, constant, intrinsic_suffix, memory_type
-from .vectorise import REDUCTIONS, has_independent_lanes, vector_widths
 
 if TYPE_CHECKING:
     from .module import Module
-
-MOST_UNROLLED = 1024  # iterations; a longer unrolled loop is left to LLVM
-VECTORS_AT_ONCE = 4  # hardware vectors that one vectorised loop may become
 
 
 class StatementEmitter(ExpressionEmitter):
@@ -101,26 +100,23 @@ class StatementEmitter(ExpressionEmitter):
                 f"the loop over {s.var.name} is bound to {s.kind}: a CPU has no such axis; "
                 "build for a GPU or make it a serial or parallel loop"
             )
-        if extent is None or (s.kind == "unrolled" and extent > MOST_UNROLLED):
+        if s.kind == "serial":
             self.serial(s)
-        elif s.kind == "unrolled":
+            return
+        if extent is None or (s.kind != "unrolled" and self.lanes > 1):
+            raise InternalError(f"the loop over {s.var.name} cannot run {s.kind} here: lowering left it so")
+        if s.kind == "unrolled":
             tile = find_transposition(self, s)
             if tile is not None:
                 tile.emit()
             else:
                 self.unrolled(s, extent)
-        elif s.kind == "vectorized" and self.lanes == 1 and self.is_vectorizable(s):
+        elif s.kind == "vectorized":
             self.vectorized(s, extent)
-        elif s.kind == "parallel" and not self.in_parallel and self.lanes == 1:
-            self.module.parallel(self, s)
+        elif self.in_parallel:
+            raise InternalError(f"the loop over {s.var.name} is parallel within another one")
         else:
-            self.serial(s)
-
-    def is_vectorizable(self, s: For) -> bool:
-        known = self.module.vectorizable
-        if s not in known:  # asked again for every copy of an unrolled loop around
-            known[s] = has_independent_lanes(s, self.domain)
-        return known[s]
+            self.module.parallel(self, s)
 
     def serial(self, s: For) -> None:
         stop = self.cast(self.evaluate(s.extent), "int64")
@@ -191,8 +187,8 @@ class StatementEmitter(ExpressionEmitter):
                 rest = all_of([c for c in tests if not any(c is x for x in shared)])
                 s = If(all_of(shared), (If(rest, s.then),))
         cond = self.evaluate(s.cond)
-        if cond.text in ("true", "false"):
-            self.body(s.then if cond.text == "true" else s.orelse)
+        if cond.truth is not None:
+            self.body(s.then if cond.truth else s.orelse)
         elif cond.lanes > 1:
             with self.masked(self.mask_and(cond)):
                 self.body(s.then)
@@ -208,7 +204,7 @@ class StatementEmitter(ExpressionEmitter):
 
     def check(self, s: Assert) -> None:
         cond = self.evaluate(s.cond)
-        if cond.text == "true":
+        if cond.truth:
             return
         self.stop_if(self.negate(cond), Failure(s.message or f"assertion failed: {s.cond}"))
 
@@ -269,8 +265,7 @@ class StatementEmitter(ExpressionEmitter):
         dtype = vector.dtype
         if self.mask is not None:
             idle = constant(identity(op, dtype), dtype, self.lanes)
-            text = self.f.emit(f"select {self.mask.typed}, {vector.typed}, {idle.typed}")
-            vector = vector._replace(text=text)
+            vector = self.operation(f"select {self.mask.typed}, {vector.typed}, {idle.typed}", dtype, vector)
         total = Value(self.reduce_lanes(op, vector), dtype)
         if op in ("+", "*") and is_float(dtype):
             total = self.rounded(total)

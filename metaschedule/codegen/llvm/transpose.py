@@ -5,7 +5,12 @@ An unrolled loop over r around a vectorised loop over v that stores rows of v an
     for r in unrolled(8): for v in vectorized(8): dst[.., r, v] = src[.., v, r]
 
 would gather with a stride for every r. Loaded along r instead and transposed with shuffles, the same copy
-takes as many loads as there are rows. Only square tiles of a power of two; anything else is not matched.
+takes as many loads as there are rows. Only square tiles (`model.TRANSPOSED`); anything else is not matched.
+
+4 x 4, src row-major:  loads  a = src[0, 0:4] = 00 01 02 03, b = 10 11 12 13, c = 20 21 22 23, d = 30 31 32 33
+pairs of neighbours:   ab = 00 10 01 11 and 02 12 03 13, cd = 20 30 21 31 and 22 32 23 33
+pairs of pairs:        00 10 20 30, 01 11 21 31, 02 12 22 32, 03 13 23 33 = dst[0:4, 0:4], four stores
+so 4 loads, 8 shuffles and 4 stores instead of 16 loads of single elements
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir import For, Load, Store
+from ..lower.model import TRANSPOSED
 from ..lower.scope import has_load
 from .affine import Affine
 from .values import BYTES, Value
@@ -51,7 +57,7 @@ class Transposition:
 def find_transposition(emitter: StatementEmitter, rows: For) -> Transposition | None:
     """The pattern above, with `rows` as its outer loop; None where it is something else."""
     n = rows.fixed_extent
-    if emitter.lanes > 1 or n is None or n not in (4, 8, 16) or len(rows.body) != 1:
+    if emitter.lanes > 1 or n is None or n not in TRANSPOSED or len(rows.body) != 1:
         return None
     columns = rows.body[0]
     if not isinstance(columns, For) or columns.kind != "vectorized" or columns.fixed_extent != n:

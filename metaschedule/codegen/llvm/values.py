@@ -24,11 +24,28 @@ BYTES = {
 
 
 class Value(NamedTuple):
-    """An operand: its text (an SSA name or a literal), dtype and number of lanes (1: a scalar)."""
+    """An operand: its text (an SSA name or a literal), dtype and number of lanes (1: a scalar). Of a literal,
+    `known` is its value, the same in all lanes, or one of each lane."""
 
     text: str
     dtype: str
     lanes: int = 1
+    known: bool | int | float | tuple[int, ...] | tuple[bool, ...] | None = None
+
+    @property
+    def truth(self) -> bool | None:
+        """The value of a literal scalar bool."""
+        return self.known if isinstance(self.known, bool) and self.lanes == 1 else None
+
+    @property
+    def holds_somewhere(self) -> bool:
+        """Whether a bool is a literal that holds in some lane."""
+        return any(self.known) if isinstance(self.known, tuple) else self.known is True
+
+    @property
+    def integer(self) -> int | None:
+        """The value of a literal scalar integer."""
+        return self.known if type(self.known) is int and self.lanes == 1 else None
 
     @property
     def type(self) -> str:
@@ -70,10 +87,11 @@ def constant(value: bool | int | float, dtype: str, lanes: int = 1) -> Value:
     text = literal(value, dtype)
     if lanes > 1:
         text = f"splat ({register_type(dtype)} {text})"
-    return Value(text, dtype, lanes)
+    known = bool(value) if dtype == "bool" else float(value) if is_float(dtype) else int(value)
+    return Value(text, dtype, lanes, known)
 
 
 def vector_literal(values: list[int] | list[bool], dtype: str) -> Value:
     element = register_type(dtype)
     parts = ", ".join(f"{element} {literal(v, dtype)}" for v in values)
-    return Value(f"<{parts}>", dtype, len(values))
+    return Value(f"<{parts}>", dtype, len(values), tuple(values))

@@ -19,6 +19,7 @@ from .compact import compact_buffers
 from .flatten import flatten
 from .hoist import hoist_conditions
 from .loop_versioning import version_loops
+from .serialize import serialize_loops
 from .simplify import simplify_program
 from .storage_allocation import Storage, allocate_storage, serialize_unsafe_parallel
 from .unproved import Unproved, find_unproved
@@ -29,6 +30,7 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
     flatten,
     simplify_program,
     compact_buffers,
+    serialize_loops,
     hoist_conditions,
     version_loops,
     serialize_unsafe_parallel,

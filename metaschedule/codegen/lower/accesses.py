@@ -28,7 +28,7 @@ class Use:
     indices: tuple[Expr, ...]
     loops: tuple[For, ...]
     path: tuple[Stmt, ...]  # every statement around, outermost first, the accessing one last
-    guards: tuple[Expr, ...]
+    guards: tuple[Expr, ...]  # conditions that hold
     is_store: bool
 
 
@@ -57,7 +57,7 @@ def _body(
             yield from _body(s.body, (*loops, s), here, guards)
         elif isinstance(s, If):
             yield from _body(s.then, loops, here, (*guards, s.cond))
-            yield from _body(s.orelse, loops, here, (*guards, s.cond))
+            yield from _body(s.orelse, loops, here, (*guards, ~s.cond))
         elif isinstance(s, While):
             yield from _body(s.body, loops, here, (*guards, s.cond))
 

@@ -2,8 +2,8 @@
 
 After compute_at, a buffer is declared at its full shape and used one tile at a time. If everything that
 touches it sits under some loops, it needs room only for the box touched within one iteration of these, and
-its indices count from the start of that box. Two iterations then share memory, so this is right only if no
-iteration sees what another has left there, which is so where
+its indices count from the start of that box. Two iterations then share memory, so this is right only if they
+do not run together (`model.kept_loops`) and none sees what another has left there, which is so where
 
 - the box does not move (every iteration has the same one, values stay where they were), or
 - boxes of different iterations do not overlap and no box comes back, or
@@ -15,9 +15,10 @@ What is left is dense and row-major, or padded as `storage_align` asked.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import reduce
 
-from ...arith import Domain, access_region, conjuncts, contains, iteration_map, simplify, union
+from ...arith import Domain, access_region, conjuncts, contains, iteration_map, relax, simplify, union
 from ...ir import (
     Binary,
     Buffer,
@@ -41,6 +42,7 @@ from ...ir import (
 )
 from ...ir.annotations import STORAGE_ALIGN
 from .accesses import Use, accesses, common_loops
+from .model import kept_loops
 from .scope import has_load, inside
 
 
@@ -50,10 +52,12 @@ def compact_buffers(program: Program) -> Program:
     plans: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
     for number, buffer in enumerate(program.allocs):
         if buffer.data is None and buffer in uses:
-            box = smallest_box(buffer, uses[buffer])
-            if box is not None:
+            found = smallest_box(buffer, uses[buffer])
+            if found is not None:
+                box, depth = found
                 starts = tuple(start for start, _ in box.ranges)
-                shape = tuple(as_int(extent) or 0 for _, extent in box.ranges)
+                room = with_idle_lanes(box, uses[buffer], depth)
+                shape = tuple(as_int(extent) or 0 for _, extent in room.ranges)
                 layout = Layout(aligned_strides(shape, alignments(program, number)))
                 plans[buffer] = changed(buffer, shape=shape, layout=layout), starts
     if not plans:
@@ -99,14 +103,29 @@ class _Rebase(Rewriter):
         return super().stmt(s)
 
 
-def smallest_box(buffer: Buffer, uses: list[Use]) -> Region | None:
-    """The box of one iteration of as many loops as possible; None if it is the whole buffer."""
+def smallest_box(buffer: Buffer, uses: list[Use]) -> tuple[Region, int] | None:
+    """The box of one iteration of as many loops as possible, with their number; None if it is the whole
+    buffer."""
     around = common_loops(uses)
+    around = around[: kept_loops((f.kind, f.fixed_extent) for f in around)]
     for depth in range(len(around), 0, -1):
         box = box_within(buffer, uses, depth)
         if box is not None and is_separate(buffer, uses, box, around[:depth]):
-            return box
-    return box_within(buffer, uses, 0)
+            return box, depth
+    box = box_within(buffer, uses, 0)
+    return None if box is None else (box, 0)
+
+
+def with_idle_lanes(box: Region, uses: list[Use], depth: int) -> Region:
+    """The box with room for lanes that guards switch off, as far as the buffer has it: what holds a register
+    tile is then read and written in whole vectors."""
+    room = union([clip(a, depth, lanes=False).box for a in uses], _domain(uses[0].loops[:depth]))
+    ranges: list[tuple[Expr, Expr]] = []
+    for (start, extent), (first, wide), size in zip(box.ranges, room.ranges, box.buffer.shape, strict=True):
+        length, most = as_int(extent) or 0, as_int(wide) or 0
+        roomy = same_expr(start, first) and length < most
+        ranges.append((start, const(min(most, size)) if roomy else extent))
+    return Region(box.buffer, tuple(ranges))
 
 
 def box_within(buffer: Buffer, uses: list[Use], depth: int) -> Region | None:
@@ -130,8 +149,89 @@ def touched(buffer: Buffer, uses: list[Use], depth: int) -> Region:
 
 
 def _region(a: Use, depth: int) -> Region:
+    """The box of an access while the outer `depth` loops stand still, no larger than its guards let it be."""
+    return clip(a, depth).box
+
+
+@dataclass
+class Clipped:
+    """An access whose guards have become extents of loops, but for `guards`. `offsets` are its indices in
+    `box`, over `extents`."""
+
+    box: Region
+    offsets: list[Expr]
+    extents: dict[Var, int]
+    guards: list[tuple[Expr, int]]
+
+
+def clip(a: Use, depth: int, lanes: bool = True) -> Clipped:
+    """Undo splits that do not divide, inside of the outer `depth` loops; without `lanes`, those that have no
+    vectorised part.
+
+    for q, r in T.grid(2, 16): if q * 16 + r < 27: B[i + (q * 16 + r) // 3, (q * 16 + r) % 3] = ...
+    w = q * 16 + r goes from 0 to 26:  for w in range(27): B[i + w // 3, w % 3] = ...
+    box (i, 9), (0, 3) instead of (i, 11), (0, 3), and all of its 27 elements are written
+    """
+    domain = _domain(a.loops)
     inner: dict[Var, Expr | int] = {f.var: f.extent for f in a.loops[depth:]}
-    return access_region(a.buffer, a.indices, inner, _domain(a.loops))
+    box = access_region(a.buffer, a.indices, inner, domain)
+    offsets = [
+        simplify(binary("-", index, start), domain)
+        for index, (start, _) in zip(a.indices, box.ranges, strict=True)
+    ]
+    extents = {f.var: n for f in a.loops[depth:] if (n := f.fixed_extent) is not None}
+    left: list[tuple[Expr, int]] = []
+    vectors = {f.var for f in a.loops if f.kind == "vectorized"}
+    for value, limit in guard_limits(a):
+        split = {v: extents[v] for v in free_vars(value) if v in extents}
+        if not lanes and not vectors.isdisjoint(split):
+            left.append((value, limit))
+            continue
+        if not split or not 0 < limit < math.prod(split.values()) or not is_number(value, split):
+            left.append((value, limit))
+            continue
+        whole = Var("w")
+        new = [_Replace(value, whole).expr(offset) for offset in offsets]
+        if any(v in split for offset in new for v in free_vars(offset)):
+            left.append((value, limit))
+            continue
+        offsets = new
+        extents = {v: n for v, n in extents.items() if v not in split} | {whole: limit}
+    if len(left) < len(guard_limits(a)):
+        ranges: list[tuple[Expr, Expr]] = []
+        for (start, extent), offset in zip(box.ranges, offsets, strict=True):
+            span = relax(offset, dict(extents), Domain())
+            ranges.append((start, span[1]) if span is not None and as_int(span[0]) == 0 else (start, extent))
+        box = Region(a.buffer, tuple(ranges))
+    return Clipped(box, offsets, extents, left)
+
+
+def is_number(value: Expr, digits: dict[Var, int]) -> bool:
+    """Whether `value` counts the iterations of some loops from 0, in whatever order."""
+    if has_load(value) or set(free_vars(value)) != set(digits):
+        return False
+    found = iteration_map([value], digits)
+    span = relax(value, dict(digits), Domain())
+    counts = span is not None and as_int(span[0]) == 0 and as_int(span[1]) == math.prod(digits.values())
+    return counts and found is not None and found.injective
+
+
+class _Replace(Rewriter):
+    def __init__(self, old: Expr, new: Expr) -> None:
+        self.old, self.new = old, new
+
+    def expr(self, e: Expr) -> Expr:
+        return self.new if same_expr(e, self.old) else super().expr(e)
+
+
+def guard_limits(a: Use) -> list[tuple[Expr, int]]:
+    """Guards of the form `value < limit`."""
+    return [
+        (c.a, limit)
+        for guard in a.guards
+        for c in conjuncts(guard)
+        if isinstance(c, Binary) and c.op == "<" and (limit := as_int(c.b)) is not None
+    ]
 
 
 def _domain(loops: tuple[For, ...]) -> Domain:
@@ -192,33 +292,22 @@ def writes_first(uses: list[Use], depth: int) -> bool:
 
 def is_dense(a: Use, depth: int) -> bool:
     """Whether a store fills its box without holes, but for elements outside of the buffer."""
-    inner = a.loops[depth:]
-    region = _region(a, depth)
-    volume = math.prod(as_int(extent) or 0 for _, extent in region.ranges)
-    extents = {f.var: n for f in inner if (n := f.fixed_extent) is not None}
-    if len(extents) != len(inner):
+    if any(f.fixed_extent is None for f in a.loops[depth:]):
         return False
-    used = {v for i in a.indices for v in free_vars(i)}
-    extents = {v: n for v, n in extents.items() if v in used}
-    domain = _domain(a.loops)
-    offsets = [
-        simplify(binary("-", index, start), domain)
-        for index, (start, _) in zip(a.indices, region.ranges, strict=True)
-    ]
-    found = iteration_map(offsets, extents)
+    if len(guard_limits(a)) < sum(len(conjuncts(guard)) for guard in a.guards):
+        return False
+    clipped = clip(a, depth)
+    used = {v for offset in clipped.offsets for v in free_vars(offset)}
+    extents = {v: n for v, n in clipped.extents.items() if v in used}
+    volume = math.prod(as_int(extent) or 0 for _, extent in clipped.box.ranges)
+    found = iteration_map(clipped.offsets, extents)
     if found is None or not found.injective or math.prod(extents.values()) != volume:
         return False
-    return all(_is_clip(c, a) for guard in a.guards for c in conjuncts(guard))
-
-
-def _is_clip(cond: Expr, a: Use) -> bool:
-    """Whether a guard only keeps an index inside its buffer."""
-    return (
-        isinstance(cond, Binary)
-        and cond.op == "<"
-        and (limit := as_int(cond.b)) is not None
-        and any(
-            limit >= size and same_expr(cond.a, index)
+    # The guards that are left may only keep an index inside its buffer.
+    return all(
+        any(
+            limit >= size and same_expr(value, index)
             for index, size in zip(a.indices, a.buffer.shape, strict=True)
         )
+        for value, limit in clipped.guards
     )

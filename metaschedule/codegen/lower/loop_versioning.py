@@ -43,10 +43,8 @@ from ...ir import (
 )
 from ...ir.annotations import ONE_TAIL
 from .flatten import guarded
-from .scope import TILE_KINDS, has_load, inside
-
-MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
-MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n versions the others an n-th
+from .model import MOST_TAILS, MOST_VERSIONS, TILE_KINDS
+from .scope import has_load, inside
 
 
 @dataclass(eq=False)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from ...arith import Domain
 from ...ir import Binary, Expr, For, Load, as_int, binary, is_integer, subexpressions
 
-TILE_KINDS = ("unrolled", "vectorized")  # of the loops of a tile of registers
-
 
 def inside(domain: Domain, loop: For) -> Domain:
     """`domain` in the body of `loop`."""

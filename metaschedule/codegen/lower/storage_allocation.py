@@ -3,8 +3,14 @@
 A buffer used inside one parallel loop only is private to the threads, unless the loop runs several times
 and its iterations may find there what they left the last time. Small ones go on the stack, where
 LLVM turns them into registers; the rest into the workspace, never on the stack, reusing the room of
-buffers that are no longer needed. A program of many statements becomes several functions (`part_of`): what
-passes from one to another is in the workspace, too.
+buffers that are no longer needed:
+
+for i: A[..], 64 KB, written; for i: B[..], 32 KB, from A; for i: C[..], 48 KB, from B; for i: out from C
+lives 0-1, 1-2, 2-3; largest first: A at 0, C at 0 (A is dead by then), B at 64 KB: 96 KB instead of 144
+A and C may overlap, so that pointers to them are not `noalias`; B has its room alone
+
+A program of many statements becomes several functions (`part_of`): what passes from one to another is in the
+workspace, too.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...codegen.lower.model import MOST_UNROLLED
 from ...errors import ScheduleError
 from ...ir import GPU_AXES, Block, For, Var
 from ...ir.annotations import annotation_problem
@@ -20,7 +21,6 @@ from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
 MOST_NESTED = 8  # tuples in tuples, of an annotation
-MOST_UNROLLED = 1024  # iterations; more is code that no cache holds
 
 
 def check_serial(loop: For) -> None:

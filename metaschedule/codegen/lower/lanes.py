@@ -6,7 +6,11 @@ to another must stay serial, except for a reduction into one element, which beco
 
 An element that several lanes may touch is fine only where one statement stores to it, nothing reads it
 and no inner loop comes in between: a scatter keeps the order of the lanes. Otherwise the lanes must be
-seen to have elements of their own (`lanes_apart`).
+seen to have elements of their own: by the one place of all accesses (`lanes_apart`), or by one axis of every
+access (`find_separated`).
+
+for v in T.vectorized(8): for k in range(3): B[v, k] = ...; for k in range(2): B[v, k + 3] = B[v, k] + ...
+axis 0 is v for all accesses, so that lane 2 has row 2 and no other lane has
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from ...ir import (
     Var,
     While,
     as_int,
+    free_vars,
     own_expressions,
     reduction_term,
     same_expr,
@@ -65,7 +70,10 @@ def has_independent_lanes(loop: For, domain: Domain) -> bool:
         read |= {x.buffer for e in own_expressions(s) for x in subexpressions(e) if type(x) is Load}
     repeated = {t for f in inner for t in walk(f.body)}
     guarded = {t for s in walk(loop.body) if isinstance(s, If) for t in walk((*s.then, *s.orelse))}
+    separated = find_separated(loop, inner, set(stores))
     for buffer, group in stores.items():
+        if buffer in separated:
+            continue
         first = group[0]
         if any(not same_indices(s.indices, first.indices) for s in group):
             return False
@@ -78,7 +86,41 @@ def has_independent_lanes(loop: For, domain: Domain) -> bool:
             when = first in guarded and any(mentions(first.value, f.var) for f in inner)
             if when or is_varying(first.value, lane, stores):
                 return False
-    return all(_is_independent(s, lane, stores) for s in walk(loop.body))
+    return all(_is_independent(s, lane, stores, separated) for s in walk(loop.body))
+
+
+def find_separated(loop: For, inner: list[For], stored: set[object]) -> set[object]:
+    """The buffers of which every lane has a slice of its own: on some axis all accesses have one index, which
+    different lanes have different values of."""
+    found: dict[object, list[tuple[Expr, ...]]] = {}
+    for s in walk(loop.body):
+        if isinstance(s, Store):
+            found.setdefault(s.buffer, []).append(s.indices)
+        for e in own_expressions(s):
+            for x in subexpressions(e):
+                if isinstance(x, Load) and x.buffer in stored:
+                    found.setdefault(x.buffer, []).append(x.indices)
+    moving = {f.var: f.fixed_extent for f in (loop, *inner)}
+    return {
+        buffer
+        for buffer, accesses in found.items()
+        if any(
+            all(same_expr(indices[axis], accesses[0][axis]) for indices in accesses)
+            and is_distinct(accesses[0][axis], loop, moving, stored)
+            for axis in range(len(accesses[0]))
+        )
+    }
+
+
+def is_distinct(index: Expr, loop: For, moving: dict[Var, int | None], stored: set[object]) -> bool:
+    """Whether different lanes have different values of an index, whatever the loops inside are at."""
+    lanes = moving[loop.var]
+    assert lanes is not None
+    found = coefficients(index, moving, stored)
+    if found is None or not (step := abs(found.pop(loop.var, 0))):
+        return False
+    others = math.gcd(*found.values())
+    return not others or step * (lanes - 1) < others
 
 
 def lanes_apart(
@@ -86,14 +128,15 @@ def lanes_apart(
 ) -> bool:
     """Whether different lanes certainly have different elements, whatever the loops inside are at."""
     extents = {f.var: f.fixed_extent for f in (loop, *inner)}
-    lanes = extents[loop.var]
-    assert lanes is not None
-    for index in indices:
-        found = coefficients(index, extents, stored)
-        if found is not None and (step := abs(found.pop(loop.var, 0))):
-            others = math.gcd(*found.values())
-            if not others or step * (lanes - 1) < others:
-                return True
+    if any(is_distinct(index, loop, extents, stored) for index in indices):
+        return True
+    own = [i for i in indices if all(v in extents for v in free_vars(i))]  # the loops around stand still
+    moved = {v: extents[v] for i in own for v in free_vars(i)}
+    known = {v: n for v, n in moved.items() if n is not None}
+    if loop.var in known and len(known) == len(moved):
+        mapped = iteration_map(own, known)
+        if mapped is not None and mapped.injective:
+            return True
     used = {x for i in indices for x in subexpressions(i) if isinstance(x, Var)}
     for var, extent in domain.extents.items():
         extents.setdefault(var, extent if isinstance(extent, int) else as_int(extent))
@@ -123,9 +166,9 @@ def coefficients(e: Expr, moving: dict[Var, int | None], stored: set[object]) ->
     return None
 
 
-def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]]) -> bool:
+def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]], separated: set[object]) -> bool:
     reduced: Expr | None = None
-    if isinstance(s, Store) and not any(mentions(i, lane) for i in s.indices):
+    if isinstance(s, Store) and s.buffer not in separated and not any(mentions(i, lane) for i in s.indices):
         if any(isinstance(x, Load) for i in s.indices for x in subexpressions(i)):
             return False
         term = reduction_term(s, REDUCTIONS)
@@ -140,7 +183,7 @@ def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]]) -> bo
         if isinstance(s, For) and is_varying(e, lane, stores):
             return False
         for x in subexpressions(e):
-            if isinstance(x, Load) and x.buffer in stores:
+            if isinstance(x, Load) and x.buffer in stores and x.buffer not in separated:
                 target = stores[x.buffer][0]
                 if not same_indices(x.indices, target.indices):
                     return False
