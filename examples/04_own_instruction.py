@@ -78,7 +78,8 @@ def main() -> None:
     assert np.array_equal(after.build()(x, y), want)
     used = [line for line in str(after.trace).splitlines() if "tensorize" in line]
     print(used[0] if used else "this machine has no such instruction, or it does not pay")
-    print(f"without {before.latency * 1e6:.1f} us, with {after.latency * 1e6:.1f} us")
+    for how, result in (("without", before), ("with", after)):
+        print(f"{how} {(result.latency or 0) * 1e6:.1f} us")
 
 
 if __name__ == "__main__":
