@@ -192,10 +192,10 @@ class Printer:
             return f'T.cast({self.expr(e.a)}, "{e.dtype}")', ATOM
         if isinstance(e, Call):
             partners = self.pair(*e.args) if len(e.args) == 2 else (None,) * len(e.args)
-            args = ", ".join(self.ranked(x, p)[0] for x, p in zip(e.args, partners, strict=True))
-            if e.name not in FUNCTIONS:
-                return f'T.instruction("{e.name}", {args})', ATOM
-            return f"T.{e.name}({args})", ATOM
+            args = [self.ranked(x, p)[0] for x, p in zip(e.args, partners, strict=True)]
+            if e.name not in FUNCTIONS and "." in e.name:
+                return f"""T.instruction("{e.name}", {", ".join(args)})""", ATOM
+            return f"T.{e.name}({', '.join(args)})", ATOM
         return f"<{type(e).__name__}>", ATOM
 
     def pair(self, a: Expr, b: Expr) -> tuple[str | None, str | None]:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ..arith import simplify
 from ..errors import ScheduleError
 from ..ir import (
-    FUNCTIONS,
     Binary,
     Buffer,
     Call,
@@ -52,8 +51,8 @@ def describe_instruction(
     features: tuple[str, ...],
 ) -> HardwareInstruction:
     """The instruction that computes a description, whose loops and stores are given."""
-    if name in FUNCTIONS:
-        raise ValueError(f"instruction {name!r} has the name of a function")
+    if "." not in name:  # functions have names without
+        raise ValueError(f"instruction {name!r}: its name has no dot, as in 'x86.vpdpbusd.512'")
     if len(stores) != 1 or len(description.outputs) != 1:
         raise ValueError(f"instruction {name!r}: a description has one output and one store")
     (store,), (output,) = stores, description.outputs
