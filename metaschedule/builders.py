@@ -33,7 +33,7 @@ SECONDS = 120.0  # for a program
 
 
 @dataclass(frozen=True)
-class Task:
+class BuildJob:
     """A program with the trace of its schedule; the untuned default without one."""
 
     program: Program
@@ -49,21 +49,21 @@ class Part:
     script: str
 
 
-def compiled_tasks(tasks: Sequence[Task], target: Target, bounds: str = "checked") -> list[list[Part]]:
+def compiled_tasks(tasks: Sequence[BuildJob], target: Target, bounds: str = "checked") -> list[list[Part]]:
     """The kernels of each program: the last is the kernel proper, one before it prepares constants. `bounds`
     is that of `codegen.generate`."""
     done = in_workers(tasks, target, bounds) if len(tasks) > FEW else {}
     return [done[n] if n in done else compiled(task, target, bounds) for n, task in enumerate(tasks)]
 
 
-def compiled(task: Task, target: Target, bounds: str) -> list[Part]:
+def compiled(task: BuildJob, target: Target, bounds: str) -> list[Part]:
     sch = untuned(task.program, target) if task.trace is None else task.trace.apply(task.program)
     programs = [program for program in split_constants(sch.program) if program is not None]
     kernels = [generate(program, target, bounds=bounds) for program in programs]
     return [Part(k, compile_object(k.llvm, target), str(p)) for k, p in zip(kernels, programs)]
 
 
-def in_workers(tasks: Sequence[Task], target: Target, bounds: str) -> dict[int, list[Part]]:
+def in_workers(tasks: Sequence[BuildJob], target: Target, bounds: str) -> dict[int, list[Part]]:
     """What workers make of the tasks, by number; without those that they fail at."""
     done: dict[int, list[Part]] = {}
     pool = Pool("build", len(os.sched_getaffinity(0)), 1, {"memory": Limits().memory}, module=__name__)
@@ -97,7 +97,7 @@ def in_workers(tasks: Sequence[Task], target: Target, bounds: str) -> dict[int, 
 def answer(header: Header, _: bytes) -> Frame:
     """The worker's side."""
     trace = Trace.from_json(header["trace"]) if header["trace"] else None
-    task = Task(parse(header["program"]), trace)
+    task = BuildJob(parse(header["program"]), trace)
     parts = compiled(task, Target.from_json(header["target"]), header["bounds"])
     sizes, codes = joined([part.code for part in parts])
     kernels, scripts = [part.kernel.to_json() for part in parts], [part.script for part in parts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metaschedule import Schedule, workloads
-from metaschedule.builders import FEW, Task, compiled, compiled_tasks, in_workers
+from metaschedule.builders import FEW, BuildJob, compiled, compiled_tasks, in_workers
 from metaschedule.errors import ScheduleError
 from metaschedule.ir import Program
 from metaschedule.runtime import Kernel
@@ -28,7 +28,7 @@ def reordered() -> Schedule:
 
 def test_workers_give_what_this_process_gives() -> None:
     sch = reordered()
-    tasks = [Task(sch.state.original, sch.trace), *map(Task, products(FEW))]
+    tasks = [BuildJob(sch.state.original, sch.trace), *map(BuildJob, products(FEW))]
     before = children()
     done = in_workers(tasks, TARGET, "checked")
     assert children() == before
@@ -36,9 +36,9 @@ def test_workers_give_what_this_process_gives() -> None:
 
 
 def test_what_a_worker_fails_at_fails_here() -> None:
-    wrong = Task(workloads.create("SFM", shape=(4, 8)), reordered().trace)
+    wrong = BuildJob(workloads.create("SFM", shape=(4, 8)), reordered().trace)
     with pytest.raises(ScheduleError, match="replay on a program of the structure"):
-        compiled_tasks([*map(Task, products(FEW)), wrong], TARGET)
+        compiled_tasks([*map(BuildJob, products(FEW)), wrong], TARGET)
 
 
 def test_interrupted_it_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,5 +48,5 @@ def test_interrupted_it_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Kernel, "from_json", interrupted)
     before = children()
     with pytest.raises(KeyboardInterrupt):
-        compiled_tasks([Task(p) for p in products(FEW + 2)], TARGET)
+        compiled_tasks([BuildJob(p) for p in products(FEW + 2)], TARGET)
     assert children() == before

@@ -28,7 +28,7 @@ from .numerics import amplification, exact_magnitude, tolerance
 from .outcome import Limits, MeasureError, Outcome, one_line, typical
 from .pool import Job, Pool
 from .reference import reference_kernel
-from .steps import Step, joined, steps_of
+from .steps import KernelStage, joined, steps_of
 
 log = logging.getLogger("metaschedule")
 REFERENCE_SECONDS = 120.0  # once per workload, and without vectors
@@ -53,7 +53,7 @@ class Built:
     """`code` is the object code of the steps, one after the other, of these `sizes`. `tolerance` is how far
     results may be off."""
 
-    steps: list[Step]
+    steps: list[KernelStage]
     sizes: list[int]
     code: bytes
     seconds: float
@@ -215,15 +215,15 @@ class Measurer:
         more = amplification(candidate) if isinstance(candidate, Program) else 1.0
         return 0.0 if self._magnitude and more == 1 else tolerance(self._program) * more
 
-    def _steps(self, candidate: Candidate) -> list[Step]:
+    def _steps(self, candidate: Candidate) -> list[KernelStage]:
         if shapes(candidate.params) != shapes(self._inputs + self._outputs):
             raise ScheduleError("its parameters are not the workload's")
         return steps_of(candidate, self._target, self._bounds)
 
     def _compile(
-        self, makers: Sequence[Callable[[], list[Step]]], tolerances: Sequence[float]
+        self, makers: Sequence[Callable[[], list[KernelStage]]], tolerances: Sequence[float]
     ) -> list[Built | Outcome]:
-        made: dict[int, tuple[list[Step], float]] = {}
+        made: dict[int, tuple[list[KernelStage], float]] = {}
         entries: dict[int, Built | Outcome] = {}
 
         def jobs() -> Iterator[Job]:

@@ -16,7 +16,7 @@ from ..target import Target
 
 
 @dataclass(frozen=True)
-class Step:
+class KernelStage:
     """`takes` are the positions, among the workload's inputs, of those that the kernel is called with. Its
     other inputs are what the step before it gives."""
 
@@ -28,18 +28,18 @@ class Step:
         return {"kernel": replace(self.kernel, llvm="").to_json(), "takes": self.takes}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Step:
-        return Step(Kernel.from_json(data["kernel"]), tuple(data["takes"]))
+    def from_json(data: dict[str, Any]) -> KernelStage:
+        return KernelStage(Kernel.from_json(data["kernel"]), tuple(data["takes"]))
 
 
-def steps_of(candidate: Program | Kernel, target: Target, bounds: str = "checked") -> list[Step]:
+def steps_of(candidate: Program | Kernel, target: Target, bounds: str = "checked") -> list[KernelStage]:
     """The last one is the kernel proper. `bounds` is that of `codegen.generate`."""
     if isinstance(candidate, Kernel):
-        return [Step(candidate, tuple(range(len(candidate.inputs))))]
+        return [KernelStage(candidate, tuple(range(len(candidate.inputs))))]
     position = {b: n for n, b in enumerate(candidate.inputs)}
     parts = [part for part in split_constants(candidate) if part is not None]
     return [
-        Step(
+        KernelStage(
             generate(part, target, bounds=bounds), tuple([position[b] for b in part.inputs if b in position])
         )
         for part in parts

@@ -27,7 +27,7 @@ from .cold import Cooler
 from .compare import difference
 from .frames import Frame, Header
 from .outcome import one_line, typical
-from .steps import Step, parted
+from .steps import KernelStage, parted
 from .watch import Sample, Watch
 
 NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
@@ -82,14 +82,14 @@ class Trial:
         self._calibration = Calibration(Kernel.from_json(setup["calibration"]), self._threads, self._watch)
 
     def answer(self, header: Header, codes: bytes) -> Frame:
-        steps = [Step.from_json(step) for step in header["steps"]]
+        steps = [KernelStage.from_json(step) for step in header["steps"]]
         try:
             times = self._measured(header, list(zip(steps, parted(header["sizes"], codes), strict=True)))
         except (KernelError, Wrong) as error:  # a kernel failed, or its result is another
             return {"kind": "wrong result", "detail": one_line(str(error))}, b""
         return times.answer() if times else {"kind": "ok"}, b""
 
-    def _measured(self, header: Header, steps: list[tuple[Step, bytes]]) -> Times | None:
+    def _measured(self, header: Header, steps: list[tuple[KernelStage, bytes]]) -> Times | None:
         """None of the reference, whose result the parent reads from the guarded outputs."""
         *preparation, (step, code) = steps
         reference = "reference" in header
@@ -109,17 +109,17 @@ class Trial:
         self._compare(self._guarded, header["tolerance"])
         return times
 
-    def _prepared(self, step: Step, code: bytes) -> dict[str, np.ndarray]:
+    def _prepared(self, step: KernelStage, code: bytes) -> dict[str, np.ndarray]:
         """The constants that a step makes of the workload's."""
         exe = Executable(step.kernel, code=code, threads=self._threads)
         results = exe(*[self._guarded[n] for n in step.takes])
         names = [spec.name for spec in step.kernel.outputs]
         return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
 
-    def _arguments(self, step: Step, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _arguments(self, step: KernelStage, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [*(arrays[n] for n in step.takes), *arrays[self._input_count :]]
 
-    def _call(self, exe: Executable, step: Step, garbage: int) -> Sample:
+    def _call(self, exe: Executable, step: KernelStage, garbage: int) -> Sample:
         for memory in self._written:
             memory.fill(garbage)
         exe.fill_workspace(garbage)
@@ -135,7 +135,7 @@ class Trial:
             if found := difference(spec, got, want, tolerance):
                 raise Wrong(found)
 
-    def _time(self, exe: Executable, step: Step, bar: float, min_time: float) -> Times:
+    def _time(self, exe: Executable, step: KernelStage, bar: float, min_time: float) -> Times:
         """Repeated calls; one only, if none of the first is below the bar.
 
         Single calls come first: an interruption spoils one of them, but all that a repeat in a native loop

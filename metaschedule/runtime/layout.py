@@ -80,7 +80,7 @@ class Argument(ctypes.Structure):
     _fields_ = [("base", i64), ("offset", i64)]
 
 
-class Step(ctypes.Structure):
+class SequenceStep(ctypes.Structure):
     """A kernel of a sequence. Its first argument is its workspace."""
 
     _fields_ = [
@@ -95,7 +95,7 @@ class Steps(ctypes.Structure):
     """Kernels that run one after the other."""
 
     _fields_ = [
-        ("steps", ctypes.POINTER(Step)),
+        ("steps", ctypes.POINTER(SequenceStep)),
         ("count", i64),
         ("bases", i64),
         ("most_arguments", i64),
@@ -163,7 +163,8 @@ class Tensor(ctypes.Structure):
 
 
 STRUCTURES = (
-    Process, Param, Context, Runtime, Argument, Step, Steps, Workspace, Region, Watched, Array, Tensor,
+    Process, Param, Context, Runtime, Argument, SequenceStep, Steps, Workspace, Region, Watched, Array,
+    Tensor,
 )  # fmt: skip
 C_TYPES: dict[type, str] = {i64: "int64_t", i32: "int32_t", ctypes.py_object: "PyObject *", pointer: "void *"}
 

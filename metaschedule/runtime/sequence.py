@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .executable import Executable
-from .layout import Argument, Step, Steps
+from .layout import Argument, SequenceStep, Steps
 from .native import PROCESS, native_module
 from .threads import THREADS
 
@@ -42,17 +42,17 @@ class Sequence:
     def __init__(self, calls: Items[KernelCall], bases: int) -> None:
         self.calls = list(calls)
         self._arguments: list[ctypes.Array[Argument]] = []  # what the steps point into
-        steps = (Step * max(1, len(self.calls)))(*map(self._step, self.calls))
+        steps = (SequenceStep * max(1, len(self.calls)))(*map(self._step, self.calls))
         most = max((len(a) for a in self._arguments), default=0)
         self._steps = Steps(steps, len(self.calls), bases, most, ctypes.pointer(PROCESS))
         self._run = native_module().function("run_steps", self._steps)
 
-    def _step(self, call: KernelCall) -> Step:
+    def _step(self, call: KernelCall) -> SequenceStep:
         places = [call.workspace, *call.arguments]
         arguments = (Argument * len(places))(*[Argument(*place) for place in places])
         self._arguments.append(arguments)
         kernel = call.executable.kernel
-        return Step(call.executable.entry, arguments, len(places), kernel.max_threads)
+        return SequenceStep(call.executable.entry, arguments, len(places), kernel.max_threads)
 
     def __call__(self, threads: int, *bases: int) -> None:
         if not THREADS.settled:

@@ -39,7 +39,7 @@ from .runner import Runner
 from .stored import decoded, encoded, plan_from_json, plan_to_json, structure
 from .tasks import DatabaseLike
 
-VERSION = 2
+VERSION = 3
 DIGEST = "digest"  # the last part of a file
 TENSOR = object()
 # What reading a file raises that is none of ours, or not any more. Running out of memory is not among these.

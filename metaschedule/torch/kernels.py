@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from ..builders import Part, Task, compiled_tasks
+from ..builders import BuildJob, Part, compiled_tasks
 from ..database import Database, Record
 from ..ir import Program, numpy_dtype, structural_hash
 from ..runtime import ArgSpec, Executable
@@ -63,7 +63,9 @@ class Compiler:
         names = {key: (key, self.target.key, record.uid if record else "") for key, record in records.items()}
         found = {key: known for key, name in names.items() if (known := KNOWN.get(name))}
         missing = [key for key in distinct if key not in found]
-        tasks = [Task(distinct[key], record.trace if (record := records[key]) else None) for key in missing]
+        tasks = [
+            BuildJob(distinct[key], record.trace if (record := records[key]) else None) for key in missing
+        ]
         for key, parts in zip(missing, compiled_tasks(tasks, self.target)):
             found[key] = KNOWN[names[key]] = loaded(parts, records[key])
         return [found[key] for key in hashes]

@@ -24,19 +24,19 @@ DatabaseLike = str | os.PathLike[str] | databases.Database | None
 
 
 @dataclass
-class Task:
+class KernelTask:
     """A program that a model runs `weight` times in a call."""
 
     program: Program
     weight: int
 
 
-def tasks(models: Sequence[Pieces]) -> list[Task]:
+def tasks(models: Sequence[Pieces]) -> list[KernelTask]:
     """The distinct programs of some graphs, in the order of their first use, under different names."""
-    found: dict[str, Task] = {}
+    found: dict[str, KernelTask] = {}
     for model in models:
         for program in model.programs.values():
-            found.setdefault(structural_hash(program), Task(program, 0)).weight += 1
+            found.setdefault(structural_hash(program), KernelTask(program, 0)).weight += 1
     names: Counter[str] = Counter()
     for task in found.values():
         name = task.program.name
@@ -47,7 +47,7 @@ def tasks(models: Sequence[Pieces]) -> list[Task]:
 
 
 def tune_programs(
-    found: Sequence[Task], database: databases.Database | None, show: bool = True, **options: Any
+    found: Sequence[KernelTask], database: databases.Database | None, show: bool = True, **options: Any
 ) -> list[Result]:
     """Tune for as many threads as torch uses. `options` are those of `metaschedule.tune`."""
     if not found:  # a model without kernels

@@ -17,7 +17,7 @@ EXPORT PyObject *run_steps(PyObject *self, PyObject *const *args, ptrdiff_t coun
     int64_t failed = 0;
     PyThreadState *state = PyEval_SaveThread();
     for (int64_t s = 0; s < sequence->count && !failed; s++) {
-        const Step *step = &sequence->steps[s];
+        const SequenceStep *step = &sequence->steps[s];
         runtime.threads = (int32_t)(allowed < step->max_threads ? allowed : step->max_threads);
         for (int64_t a = 0; a < step->count; a++)
             addresses[a] = bases[step->arguments[a].base] + step->arguments[a].offset;
