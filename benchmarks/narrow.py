@@ -85,7 +85,7 @@ def main() -> None:
                 f"{dtype} {size}^3",
                 *[f"{1e6 * seconds:.1f}" for seconds in best.values()],
                 f"{best['PyTorch'] / best['tuned']:.2f}",
-                f"{rate / (PER_FMA[dtype] * measured_peak(target)):.0%}",
+                f"{rate / (PER_FMA[dtype] * 1e9 * measured_peak(target)):.0%}",
                 *(used or ["no instruction"]),
             )
     Console(width=110).print(table)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ..errors import ScheduleError
-from ..ir import Program, blocks, structural_hash
+from ..ir import INSTRUCTIONS, Program, blocks, structural_hash
 from ..schedule import BlockRV, Schedule, Trace
 from ..target import Target, resolve
 from ..validation import Randomness, checked, random_numbers, shown
@@ -67,7 +67,7 @@ class Space:
         self.checks = tuple(checks)
         self.target = resolve(target)
         self._name = name
-        self._sketches: dict[tuple[str, int], tuple[list[Sketch], Rejections]] = {}
+        self._sketches: dict[tuple[str, int, int], tuple[list[Sketch], Rejections]] = {}
 
     # --- composition ---
 
@@ -147,7 +147,7 @@ class Space:
     def _known(self, program: Program, pieces: int) -> tuple[list[Sketch], Rejections]:
         """What is made of a program, or of one of several pieces."""
         most = MOST_SKETCHES if pieces == 1 else FEWEST_SKETCHES
-        key = structural_hash(program), most
+        key = structural_hash(program), most, len(INSTRUCTIONS)  # a new instruction gives new sketches
         if key not in self._sketches:
             self._sketches[key] = self._explore(program, most)
         return self._sketches[key]

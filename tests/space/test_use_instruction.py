@@ -220,3 +220,28 @@ def test_an_instruction_of_ones_own_is_short() -> None:
     text = (Path(__file__).parents[2] / "examples" / "04_own_instruction.py").read_text()
     own = text.partition("# --- the instruction ---")[2].partition("# --- a program")[0]
     assert len([line for line in own.splitlines() if line.strip()]) < 40
+
+
+def test_an_instruction_is_used_from_when_it_is_registered() -> None:
+    """Also by a space that has made sketches of the same program before."""
+    space = ms.space.default(TARGETS[2])
+    x, y = te.placeholder((8, 16), "uint8", name="A"), te.placeholder((16, 16), "uint8", name="B")
+    k = te.reduce_axis(16, name="k")
+    far = te.compute((8, 16), lambda i, j: te.sum(te.abs(x[i, k].astype("int64") - y[j, k].astype("int64")),
+                                                  axis=k), name="far")  # fmt: skip
+    program = te.program([x, y], [far])
+    assert not any("tensorize" in str(t) for t in space.sketches(program))
+    description = ms.parse(
+        """
+def differences(A: T.Tensor((4, 8), "uint8"), B: T.Tensor((4, 8), "uint8"), C: T.Output((4,), "int64")):
+    for i, k in T.grid(4, 8):
+        C[i] = C[i] + T.abs(T.cast(A[i, k], "int64") - T.cast(B[i, k], "int64"))
+"""
+    )
+    code = """
+        declare <4 x i64> @llvm.x86.avx2.psad.bw(<32 x i8>, <32 x i8>)
+        %sum = call <4 x i64> @llvm.x86.avx2.psad.bw(<32 x i8> %A, <32 x i8> %B)
+        add <4 x i64> %C, %sum
+    """
+    ms.schedule.register_intrinsic("test.psadbw", description, instruction=code, features=("avx2",))
+    assert assert_exact(program, TARGETS[2]) == {"test.psadbw"}
