@@ -13,53 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metaschedule import ir
 from metaschedule.interpreter import InterpreterError, interpret
 from metaschedule.interpreter.lanes import Nest, find_nest
 from metaschedule.interpreter.numeric import round_once
 from metaschedule.interpreter.walk import Walk
-from metaschedule.ir import (
-    DTYPES,
-    FLOATS,
-    FUNCTIONS,
-    GPU_AXES,
-    INTEGERS,
-    Assert,
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Iter,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    TupleStore,
-    Unary,
-    Var,
-    all_of,
-    const,
-    integer_limits,
-    is_float,
-    maximum,
-    minimum,
-    numpy_dtype,
-    select,
-)
 from metaschedule.script import parse
 
 
-def script(text: str) -> Program:
+def script(text: str) -> ir.Program:
     """A program as written; not verified, because many here are wrong on purpose."""
     return parse(textwrap.dedent(text), check=False)
 
 
-def run(program: Program, *inputs: Any) -> Any:
+def run(program: ir.Program, *inputs: Any) -> Any:
     """The result, the same bits with and without lanes."""
     results = [interpret(program, *inputs, lanes=lanes) for lanes in (False, True, None)]
     first, *others = [r if isinstance(r, tuple) else (r,) for r in results]
@@ -71,7 +38,7 @@ def run(program: Program, *inputs: Any) -> Any:
     return results[0]
 
 
-def failure(program: Program, *inputs: Any) -> str:
+def failure(program: ir.Program, *inputs: Any) -> str:
     """The text of the error, the same with and without lanes."""
     texts: set[str] = set()
     for lanes in (False, True, None):
@@ -82,7 +49,7 @@ def failure(program: Program, *inputs: Any) -> str:
     return texts.pop()
 
 
-def runs_in_lanes(program: Program, *inputs: Any) -> bool:
+def runs_in_lanes(program: ir.Program, *inputs: Any) -> bool:
     """Whether some nest of the program was done by lanes to the end."""
     done: list[bool] = []
     original = Nest.run
@@ -100,12 +67,12 @@ def runs_in_lanes(program: Program, *inputs: Any) -> bool:
 
 
 def floats(*shape: int, seed: int = 0, dtype: str = "float32") -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(numpy_dtype(dtype))
+    return np.random.default_rng(seed).standard_normal(shape).astype(ir.numpy_dtype(dtype))
 
 
 def integers(*shape: int, seed: int = 0, dtype: str = "float32") -> np.ndarray:
     """Small integers: sums of products are exact in any order."""
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype(numpy_dtype(dtype))
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(ir.numpy_dtype(dtype))
 
 
 # --- loops and blocks -----------------------------------------------------------------------------
@@ -149,10 +116,12 @@ def test_terms_are_added_in_the_order_of_the_loops():
     assert result == np.add.accumulate(x)[-1]
 
 
-@pytest.mark.parametrize("kind", ["serial", "parallel", "vectorized", "unrolled", *GPU_AXES])
+@pytest.mark.parametrize("kind", ["serial", "parallel", "vectorized", "unrolled", *ir.GPU_AXES])
 def test_every_kind_of_loop_is_the_serial_loop(kind: str):
-    a, c, i = Buffer("A", (9,)), Buffer("C", (9,)), Var("i")
-    program = Program("double", (a,), (c,), (For(i, const(9), (Store(c, (i,), a[i] * 2.0),), kind),))
+    a, c, i = ir.Buffer("A", (9,)), ir.Buffer("C", (9,)), ir.Var("i")
+    program = ir.Program(
+        "double", (a,), (c,), (ir.For(i, ir.const(9), (ir.Store(c, (i,), a[i] * 2.0),), kind),)
+    )
     x = floats(9)
     assert np.array_equal(run(program, x), x * 2)
 
@@ -512,22 +481,24 @@ def samples(dtype: str) -> np.ndarray:
     rng = np.random.default_rng(1)
     if dtype == "bool":
         return np.array([False, True])
-    if is_float(dtype):
+    if ir.is_float(dtype):
         with np.errstate(over="ignore"):
-            return np.array(SPECIAL + list(rng.standard_normal(12))).astype(numpy_dtype(dtype))
-    low, high = integer_limits(dtype)
+            return np.array(SPECIAL + list(rng.standard_normal(12))).astype(ir.numpy_dtype(dtype))
+    low, high = ir.integer_limits(dtype)
     some = [low, low + 1, high, high - 1, 0, 1, 2, 3, 5, 7, 31, 64]
-    return np.array(some + ([-1, -2, -7] if low < 0 else []), numpy_dtype(dtype))
+    return np.array(some + ([-1, -2, -7] if low < 0 else []), ir.numpy_dtype(dtype))
 
 
-def elementwise(make: Callable[..., Expr], *arrays: np.ndarray) -> np.ndarray:
+def elementwise(make: Callable[..., ir.Expr], *arrays: np.ndarray) -> np.ndarray:
     """`make` of the elements of the arrays, by a program."""
     n = arrays[0].size
-    inputs = tuple(Buffer(f"A{k}", (n,), str(a.dtype)) for k, a in enumerate(arrays))
-    i = Var("i")
+    inputs = tuple(ir.Buffer(f"A{k}", (n,), str(a.dtype)) for k, a in enumerate(arrays))
+    i = ir.Var("i")
     value = make(*[b[i] for b in inputs])
-    out = Buffer("C", (n,), value.dtype)
-    program = Program("elementwise", inputs, (out,), (For(i, const(n), (Store(out, (i,), value),)),))
+    out = ir.Buffer("C", (n,), value.dtype)
+    program = ir.Program(
+        "elementwise", inputs, (out,), (ir.For(i, ir.const(n), (ir.Store(out, (i,), value),)),)
+    )
     return run(program, *arrays)
 
 
@@ -555,23 +526,23 @@ COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 def is_defined(op: str, dtype: str) -> bool:
     if op in ("&", "|", "^", "<<", ">>"):
-        return dtype in INTEGERS
-    return op in COMPARISONS or is_float(dtype) or (op != "/" and dtype in INTEGERS)
+        return dtype in ir.INTEGERS
+    return op in COMPARISONS or ir.is_float(dtype) or (op != "/" and dtype in ir.INTEGERS)
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype"), [(op, dtype) for op in UFUNCS for dtype in DTYPES if is_defined(op, dtype)]
+    ("op", "dtype"), [(op, dtype) for op in UFUNCS for dtype in ir.DTYPES if is_defined(op, dtype)]
 )
 def test_operators_are_numpys(op: str, dtype: str):
     values = samples(dtype)
     a, b = (x.reshape(-1).copy() for x in np.meshgrid(values, values))
-    if op in ("//", "%") and dtype in INTEGERS:
+    if op in ("//", "%") and dtype in ir.INTEGERS:
         a, b = a[b != 0], b[b != 0]
     if op in ("<<", ">>"):
         keep = (b >= 0) & (b < a.dtype.itemsize * 8)
         a, b = a[keep], b[keep]
     kind = "bool" if op in COMPARISONS else dtype
-    got = elementwise(lambda x, y: Binary(op, x, y, kind), a, b)
+    got = elementwise(lambda x, y: ir.Binary(op, x, y, kind), a, b)
     with np.errstate(all="ignore"):
         expected = UFUNCS[op](a, b)
     if op in ("min", "max"):  # NumPy gives a zero of either sign, depending on the dtype
@@ -579,22 +550,22 @@ def test_operators_are_numpys(op: str, dtype: str):
     assert_same(got, expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ir.DTYPES)
 def test_unary_operators_are_numpys(dtype: str):
     x = samples(dtype)
     ops: dict[str, Any] = {"not": np.logical_not} if dtype == "bool" else {"-": np.negative}
-    if dtype in INTEGERS:
+    if dtype in ir.INTEGERS:
         ops["~"] = np.invert
     for op, ufunc in ops.items():
-        assert_same(elementwise(lambda a, op=op: Unary(op, a, a.dtype), x), ufunc(x))
+        assert_same(elementwise(lambda a, op=op: ir.Unary(op, a, a.dtype), x), ufunc(x))
 
 
-@pytest.mark.parametrize("want", DTYPES)
-@pytest.mark.parametrize("have", DTYPES)
+@pytest.mark.parametrize("want", ir.DTYPES)
+@pytest.mark.parametrize("have", ir.DTYPES)
 def test_casts_are_numpys(have: str, want: str):
     x = samples(have)
     with np.errstate(all="ignore"):
-        assert_same(elementwise(lambda a: Cast(a, want), x), x.astype(numpy_dtype(want)))
+        assert_same(elementwise(lambda a: ir.Cast(a, want), x), x.astype(ir.numpy_dtype(want)))
 
 
 def exact(name: str, *args: float) -> float:
@@ -618,13 +589,13 @@ def exact(name: str, *args: float) -> float:
         return math.nan  # infinities and poles are tested below
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", [n for n in FUNCTIONS if n not in ("isnan", "isinf")])
+@pytest.mark.parametrize("dtype", ir.FLOATS)
+@pytest.mark.parametrize("name", [n for n in ir.FUNCTIONS if n not in ("isnan", "isinf")])
 def test_functions_are_computed_in_float64_and_rounded_once(name: str, dtype: str):
     x = samples(dtype)
-    args = [x] if FUNCTIONS[name] == 1 else [v.reshape(-1).copy() for v in np.meshgrid(x, x)]
-    got = elementwise(lambda *a: Call(name, a, dtype), *args)
-    assert got.dtype == numpy_dtype(dtype)
+    args = [x] if ir.FUNCTIONS[name] == 1 else [v.reshape(-1).copy() for v in np.meshgrid(x, x)]
+    got = elementwise(lambda *a: ir.Call(name, a, dtype), *args)
+    assert got.dtype == ir.numpy_dtype(dtype)
     wide = [a.astype(np.float64).tolist() for a in args]
     expected = np.array([exact(name, *point) for point in zip(*wide)])
     known = np.isfinite(expected)
@@ -639,7 +610,7 @@ def test_functions_are_computed_in_float64_and_rounded_once(name: str, dtype: st
 INF, NAN = math.inf, math.nan
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ir.FLOATS)
 @pytest.mark.parametrize(
     ("name", "points"),
     [
@@ -661,24 +632,24 @@ INF, NAN = math.inf, math.nan
 )
 def test_special_values_of_functions(name: str, points: list[tuple[float, float]], dtype: str):
     x, expected = np.array(points).T
-    got = elementwise(lambda a: Call(name, (a,), dtype), x.astype(numpy_dtype(dtype)))
-    assert_same(got, expected.astype(numpy_dtype(dtype)))
+    got = elementwise(lambda a: ir.Call(name, (a,), dtype), x.astype(ir.numpy_dtype(dtype)))
+    assert_same(got, expected.astype(ir.numpy_dtype(dtype)))
 
 
 def test_rounding_to_bfloat16_happens_once():
     # just above the middle of two bfloat16 values; in float32 it is the middle, which rounds down
     x = np.array([1 + 2**-8 + 2**-40, -1 - 2**-8 - 2**-40, 1 + 2**-8, 1e39, 1e-60, math.nan])
     with np.errstate(all="ignore"):
-        got = round_once(x, numpy_dtype("bfloat16"))
+        got = round_once(x, ir.numpy_dtype("bfloat16"))
     expected = np.array([1.0078125, -1.0078125, 1.0, math.inf, 0.0, math.nan])
-    assert_same(got, expected.astype(numpy_dtype("bfloat16")))
+    assert_same(got, expected.astype(ir.numpy_dtype("bfloat16")))
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ir.FLOATS)
 def test_tests_for_nan_and_infinity(dtype: str):
     x = samples(dtype)
-    assert_same(elementwise(lambda a: Call("isnan", (a,), "bool"), x), np.isnan(x))
-    assert_same(elementwise(lambda a: Call("isinf", (a,), "bool"), x), np.isinf(x))
+    assert_same(elementwise(lambda a: ir.Call("isnan", (a,), "bool"), x), np.isnan(x))
+    assert_same(elementwise(lambda a: ir.Call("isinf", (a,), "bool"), x), np.isinf(x))
 
 
 def test_every_intermediate_is_rounded():
@@ -757,17 +728,17 @@ def test_never_written_output_names_the_first_element():
 
 
 def test_a_variable_or_buffer_outside_its_scope():
-    i, j = Var("i"), Var("j")
-    c, t = Buffer("C", (4,)), Buffer("t", (4,))
-    loop = For(i, const(4), (Store(c, (i,), const(1.0)),))
-    stray = Program("stray", (), (c,), (loop, Store(c, (i,), const(2.0))))
+    i, j = ir.Var("i"), ir.Var("j")
+    c, t = ir.Buffer("C", (4,)), ir.Buffer("t", (4,))
+    loop = ir.For(i, ir.const(4), (ir.Store(c, (i,), ir.const(1.0)),))
+    stray = ir.Program("stray", (), (c,), (loop, ir.Store(c, (i,), ir.const(2.0))))
     assert failure(stray).startswith("variable i is used outside its scope")
-    lost = Program("lost", (), (c,), (For(i, const(4), (Store(c, (i,), t[i]),)),))
+    lost = ir.Program("lost", (), (c,), (ir.For(i, ir.const(4), (ir.Store(c, (i,), t[i]),)),))
     assert failure(lost).startswith("buffer t is not a parameter and is not allocated here")
-    v = Var("v")
-    inner = Block("b", (Iter(v, const(4)),), (i,), (), (), (Store(c, (v,), const(0.0)),))
-    after = For(j, const(4), (For(i, const(4), (inner, Store(c, (v,), const(1.0)))),))
-    assert failure(Program("gone", (), (c,), (after,))).startswith("variable v is used outside")
+    v = ir.Var("v")
+    inner = ir.Block("b", (ir.Iter(v, ir.const(4)),), (i,), (), (), (ir.Store(c, (v,), ir.const(0.0)),))
+    after = ir.For(j, ir.const(4), (ir.For(i, ir.const(4), (inner, ir.Store(c, (v,), ir.const(1.0)))),))
+    assert failure(ir.Program("gone", (), (c,), (after,))).startswith("variable v is used outside")
 
 
 @pytest.mark.parametrize(
@@ -802,31 +773,31 @@ def test_inputs_may_be_strided_and_are_not_modified():
 # --- lanes and walk agree -------------------------------------------------------------------------
 
 
-def nest(loops: list[For]) -> For:
+def nest(loops: list[ir.For]) -> ir.For:
     """Loops given outermost first, the innermost with its body, as one nest."""
     inner = loops[-1]
     for outer in reversed(loops[:-1]):
-        inner = For(outer.var, outer.extent, (inner,), outer.kind)
+        inner = ir.For(outer.var, outer.extent, (inner,), outer.kind)
     return inner
 
 
-def tiled(sizes: tuple[int, int, int], factors: tuple[int, int, int], order: tuple[int, ...]) -> Program:
+def tiled(sizes: tuple[int, int, int], factors: tuple[int, int, int], order: tuple[int, ...]) -> ir.Program:
     """A matmul with each loop split in two, the tail held off, and the six loops in some order."""
     n, m, k = sizes
-    a, b, c = Buffer("A", (n, k)), Buffer("B", (k, m)), Buffer("C", (n, m))
-    outer, inner = [Var("i0"), Var("j0"), Var("k0")], [Var("i1"), Var("j1"), Var("k1")]
-    vi, vj, vk = Var("vi"), Var("vj"), Var("vk")
+    a, b, c = ir.Buffer("A", (n, k)), ir.Buffer("B", (k, m)), ir.Buffer("C", (n, m))
+    outer, inner = [ir.Var("i0"), ir.Var("j0"), ir.Var("k0")], [ir.Var("i1"), ir.Var("j1"), ir.Var("k1")]
+    vi, vj, vk = ir.Var("vi"), ir.Var("vj"), ir.Var("vk")
     at = [o * f + i for o, f, i in zip(outer, factors, inner)]
-    iters = (Iter(vi, const(n)), Iter(vj, const(m)), Iter(vk, const(k), "reduce"))
-    update = Store(c, (vi, vj), c[vi, vj] + a[vi, vk] * b[vk, vj])
-    block = Block(
+    iters = (ir.Iter(vi, ir.const(n)), ir.Iter(vj, ir.const(m)), ir.Iter(vk, ir.const(k), "reduce"))
+    update = ir.Store(c, (vi, vj), c[vi, vj] + a[vi, vk] * b[vk, vj])
+    block = ir.Block(
         "matmul", iters, tuple(at), (), (c.region(vi, vj),), (update,),
-        init=(Store(c, (vi, vj), const(0.0)),), predicate=tuple(e < s for e, s in zip(at, sizes)),
+        init=(ir.Store(c, (vi, vj), ir.const(0.0)),), predicate=tuple(e < s for e, s in zip(at, sizes)),
     )  # fmt: skip
     extents = [-(-s // f) for s, f in zip(sizes, factors)] + list(factors)
-    loops = [For((outer + inner)[x], const(extents[x]), ()) for x in order]
-    loops[-1] = For(loops[-1].var, loops[-1].extent, (block,))
-    return Program("tiled", (a, b), (c,), (nest(loops),))
+    loops = [ir.For((outer + inner)[x], ir.const(extents[x]), ()) for x in order]
+    loops[-1] = ir.For(loops[-1].var, loops[-1].extent, (block,))
+    return ir.Program("tiled", (a, b), (c,), (nest(loops),))
 
 
 @given(
@@ -873,7 +844,7 @@ def test_which_nests_run_in_lanes(statement: str, qualifies: bool):
                 {statement}
         """)
     loop = program.body[0]
-    assert isinstance(loop, For)
+    assert isinstance(loop, ir.For)
     assert (find_nest(loop, Walk({})) is not None) == qualifies
 
 
@@ -922,9 +893,9 @@ class Nests:
 
     def __init__(self, draw: Callable[..., Any]) -> None:
         self.draw = draw
-        self.a, self.x = Buffer("A", (4, 3)), Buffer("X", (5,), "int64")
-        self.c = Buffer("C", (4, 3))
-        self.d = Buffer("D", (6,), self.pick("int64", "int8"))
+        self.a, self.x = ir.Buffer("A", (4, 3)), ir.Buffer("X", (5,), "int64")
+        self.c = ir.Buffer("C", (4, 3))
+        self.d = ir.Buffer("D", (6,), self.pick("int64", "int8"))
 
     def number(self, low: int, high: int) -> int:
         return self.draw(NUMBERS[low, high])
@@ -935,9 +906,9 @@ class Nests:
     def chance(self, percent: int) -> bool:
         return self.number(0, 99) >= 100 - percent  # shrinks to no
 
-    def index(self, scope: list[Var], extent: int, depth: int = 0) -> Expr:
+    def index(self, scope: list[ir.Var], extent: int, depth: int = 0) -> ir.Expr:
         """An affine index, usually brought into range, sometimes read from X."""
-        e: Expr = const(self.number(-1, 2))
+        e: ir.Expr = ir.const(self.number(-1, 2))
         for v in scope:
             if self.chance(40):
                 e = e + v * self.pick(1, 1, 2, 3, -1)
@@ -948,28 +919,32 @@ class Nests:
         how = self.number(0, 9)
         if how < 7:
             return e % extent
-        return minimum(maximum(e, 0), extent - 1) if how < 9 else e
+        return ir.minimum(ir.maximum(e, 0), extent - 1) if how < 9 else e
 
-    def place(self, scope: list[Var], buffer: Buffer) -> tuple[Expr, ...]:
+    def place(self, scope: list[ir.Var], buffer: ir.Buffer) -> tuple[ir.Expr, ...]:
         if scope and self.chance(50):  # plain variables: the common, conflict-free case
             return tuple(self.pick(*scope) % extent for extent in buffer.shape)
         return tuple(self.index(scope, extent) for extent in buffer.shape)
 
-    def condition(self, scope: list[Var], own: dict[Buffer, tuple[Expr, ...]], depth: int = 0) -> Expr:
+    def condition(
+        self, scope: list[ir.Var], own: dict[ir.Buffer, tuple[ir.Expr, ...]], depth: int = 0
+    ) -> ir.Expr:
         kind = self.number(0, 3 if depth == 0 else 2)
         if kind < 2:
             op = self.pick("<", ">=", "==", "!=")
-            return Binary(op, self.index(scope, 5), const(self.number(0, 4)), "bool")
+            return ir.Binary(op, self.index(scope, 5), ir.const(self.number(0, 4)), "bool")
         if kind == 2:
-            return Binary("<", self.value(scope, own, 2), const(0.5, "float32"), "bool")
+            return ir.Binary("<", self.value(scope, own, 2), ir.const(0.5, "float32"), "bool")
         a, b = self.condition(scope, own, 1), self.condition(scope, own, 1)
-        return Binary(self.pick("and", "or"), a, b, "bool")
+        return ir.Binary(self.pick("and", "or"), a, b, "bool")
 
-    def value(self, scope: list[Var], own: dict[Buffer, tuple[Expr, ...]], depth: int = 0) -> Expr:
+    def value(
+        self, scope: list[ir.Var], own: dict[ir.Buffer, tuple[ir.Expr, ...]], depth: int = 0
+    ) -> ir.Expr:
         """A float32; reads of the stored buffers are mostly of the lane's own element."""
         kind = self.number(0, 9 if depth < 2 else 4)
         if kind == 0:
-            return const(self.number(-3, 3), "float32")
+            return ir.const(self.number(-3, 3), "float32")
         if kind == 1:
             return self.index(scope, 9).astype("float32")
         if kind <= 4:
@@ -980,43 +955,45 @@ class Nests:
             return buffer[at].astype("float32")
         if kind == 5:
             x, y = self.index(scope, 4), self.index(scope, 3) + min(self.number(0, 9), 1)
-            return Binary(self.pick("//", "%"), x, y, "int64").astype("float32")
+            return ir.Binary(self.pick("//", "%"), x, y, "int64").astype("float32")
         a, b = self.value(scope, own, depth + 1), self.value(scope, own, depth + 1)
         if kind == 6:
-            return Select(self.condition(scope, own), a, b, "float32")
+            return ir.Select(self.condition(scope, own), a, b, "float32")
         op = self.pick("+", "-", "*", "min", "max")
-        return Binary(op, a, b, "float32")
+        return ir.Binary(op, a, b, "float32")
 
-    def stores(self, scope: list[Var], own: dict[Buffer, tuple[Expr, ...]], depth: int = 0) -> Body:
-        body: list[Stmt] = []
+    def stores(
+        self, scope: list[ir.Var], own: dict[ir.Buffer, tuple[ir.Expr, ...]], depth: int = 0
+    ) -> ir.Body:
+        body: list[ir.Stmt] = []
         for _ in range(self.number(1, 2 - depth)):
-            made: list[Store] = []
+            made: list[ir.Store] = []
             for buffer in self.pick([self.c], [self.d], [self.c, self.d]):
                 at = own[buffer] if self.chance(90) else self.place(scope, buffer)
                 value = self.value(scope, own)
                 if buffer is self.d:  # within int8, where a cast is defined
-                    value = minimum(maximum(value, -9.0), 9.0).astype(buffer.dtype)
-                made.append(Store(buffer, at, value))
-            stmts: Body = tuple(made)
+                    value = ir.minimum(ir.maximum(value, -9.0), 9.0).astype(buffer.dtype)
+                made.append(ir.Store(buffer, at, value))
+            stmts: ir.Body = tuple(made)
             if len(made) > 1 and self.chance(60):
-                stmts = (TupleStore(tuple(made)),)
+                stmts = (ir.TupleStore(tuple(made)),)
             if depth == 0 and self.chance(30):
                 orelse = self.stores(scope, own, 1) if self.chance(30) else ()
-                stmts = (If(self.condition(scope, own), stmts, orelse),)
+                stmts = (ir.If(self.condition(scope, own), stmts, orelse),)
             if self.chance(5):
-                stmts += (Assert(self.condition(scope, own), "drawn"),)
+                stmts += (ir.Assert(self.condition(scope, own), "drawn"),)
             body += stmts
         return tuple(body)
 
-    def body(self, scope: list[Var]) -> Body:
+    def body(self, scope: list[ir.Var]) -> ir.Body:
         if self.chance(30):
             return self.stores(scope, {b: self.place(scope, b) for b in (self.c, self.d)})
-        iters: list[Iter] = []
-        bindings: list[Expr] = []
+        iters: list[ir.Iter] = []
+        bindings: list[ir.Expr] = []
         for at in range(self.number(1, 3)):
             extent = self.number(2, 6)
             kind = self.pick("spatial", "spatial", "reduce")
-            iters.append(Iter(Var(f"v{at}"), const(extent), kind))
+            iters.append(ir.Iter(ir.Var(f"v{at}"), ir.const(extent), kind))
             bindings.append(self.index(scope, extent))
         inside = [it.var for it in iters]
         spatial = [it.var for it in iters if it.kind == "spatial"]
@@ -1024,38 +1001,38 @@ class Nests:
         predicate = [self.condition(scope, {}) for _ in range(self.number(0, 2))]
         init = self.stores(spatial, own) if self.chance(50) else ()
         return (
-            Block("b", tuple(iters), tuple(bindings), (), (), self.stores(inside, own), init,
+            ir.Block("b", tuple(iters), tuple(bindings), (), (), self.stores(inside, own), init,
                   tuple(predicate)),
         )  # fmt: skip
 
-    def fill(self, buffer: Buffer) -> Stmt:
-        variables = [Var(f"f{d}") for d in range(len(buffer.shape))]
-        start = Store(buffer, tuple(variables), const(1, buffer.dtype))
-        loops = [For(v, const(n), ()) for v, n in zip(variables, buffer.shape)]
-        loops[-1] = For(variables[-1], loops[-1].extent, (start,))
+    def fill(self, buffer: ir.Buffer) -> ir.Stmt:
+        variables = [ir.Var(f"f{d}") for d in range(len(buffer.shape))]
+        start = ir.Store(buffer, tuple(variables), ir.const(1, buffer.dtype))
+        loops = [ir.For(v, ir.const(n), ()) for v, n in zip(variables, buffer.shape)]
+        loops[-1] = ir.For(variables[-1], loops[-1].extent, (start,))
         return nest(loops)
 
-    def program(self) -> Program:
-        stmts: list[Stmt] = [self.fill(b) for b in (self.c, self.d) if self.chance(85)]
+    def program(self) -> ir.Program:
+        stmts: list[ir.Stmt] = [self.fill(b) for b in (self.c, self.d) if self.chance(85)]
         for _ in range(self.number(1, 2)):
-            scope = [Var(f"i{d}") for d in range(self.number(1, 4))]
-            loops: list[For] = []
+            scope = [ir.Var(f"i{d}") for d in range(self.number(1, 4))]
+            loops: list[ir.For] = []
             for at, v in enumerate(scope):
-                extent: Expr = const(self.number(0 if self.chance(5) else 1, 4))
+                extent: ir.Expr = ir.const(self.number(0 if self.chance(5) else 1, 4))
                 if self.chance(10):
                     extent = self.index(scope[:at], 4)
-                loops.append(For(v, extent, ()))
-            loops[-1] = For(scope[-1], loops[-1].extent, self.body(scope))
+                loops.append(ir.For(v, extent, ()))
+            loops[-1] = ir.For(scope[-1], loops[-1].extent, self.body(scope))
             stmts.append(nest(loops))
-        return Program("drawn", (self.a, self.x), (self.c, self.d), tuple(stmts))
+        return ir.Program("drawn", (self.a, self.x), (self.c, self.d), tuple(stmts))
 
 
 @st.composite
-def programs(draw: Callable[..., Any]) -> Program:
+def programs(draw: Callable[..., Any]) -> ir.Program:
     return Nests(draw).program()
 
 
-def outcome(program: Program, inputs: tuple[np.ndarray, ...], lanes: bool | None) -> Any:
+def outcome(program: ir.Program, inputs: tuple[np.ndarray, ...], lanes: bool | None) -> Any:
     try:
         result = interpret(program, *inputs, lanes=lanes)
     except InterpreterError as error:
@@ -1064,7 +1041,7 @@ def outcome(program: Program, inputs: tuple[np.ndarray, ...], lanes: bool | None
 
 
 @given(programs())
-def test_lanes_do_what_the_walk_does(program: Program):
+def test_lanes_do_what_the_walk_does(program: ir.Program):
     inputs = floats(4, 3), np.array([2, 0, 4, 1, 3])
     walked = outcome(program, inputs, False)
     assert outcome(program, inputs, True) == walked
@@ -1073,7 +1050,7 @@ def test_lanes_do_what_the_walk_does(program: Program):
 
 def test_conditions_combine():
     x = floats(30)
-    got = elementwise(lambda a: select(all_of([a > 0.0, a < 1.0]), a, Const(9.0, "float32")), x)
+    got = elementwise(lambda a: ir.select(ir.all_of([a > 0.0, a < 1.0]), a, ir.Const(9.0, "float32")), x)
     assert np.array_equal(got, np.where((x > 0) & (x < 1), x, np.float32(9)))
 
 

@@ -10,52 +10,39 @@ import pytest
 
 from metaschedule import ir
 from metaschedule.errors import InternalError, VerifyError
-from metaschedule.ir import (
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    For,
-    Iter,
-    Load,
-    Program,
-    Store,
-    Var,
-    const,
-)
 from metaschedule.script import parse
 from metaschedule.verifier import verify
 
-i, j = Var("i"), Var("j")
-v, w = Var("v"), Var("w")
-A = Buffer("A", (8,), "float32")
-B = Buffer("B", (8,), "float32")
-L = Buffer("L", (8,), "float32")
-W = Buffer("W", (2,), "float32", data=np.zeros(2, "float32"))
-zero = const(0.0)
+i, j = ir.Var("i"), ir.Var("j")
+v, w = ir.Var("v"), ir.Var("w")
+A = ir.Buffer("A", (8,), "float32")
+B = ir.Buffer("B", (8,), "float32")
+L = ir.Buffer("L", (8,), "float32")
+W = ir.Buffer("W", (2,), "float32", data=np.zeros(2, "float32"))
+zero = ir.const(0.0)
 
 
-def program(*body: ir.Stmt, allocs: tuple[Buffer, ...] = ()) -> Program:
-    return Program("f", (A,), (B,), (*body, Store(B, (const(7),), zero)), allocs)
+def program(*body: ir.Stmt, allocs: tuple[ir.Buffer, ...] = ()) -> ir.Program:
+    return ir.Program("f", (A,), (B,), (*body, ir.Store(B, (ir.const(7),), zero)), allocs)
 
 
-def block(*body: ir.Stmt, **fields: object) -> Block:
+def block(*body: ir.Stmt, **fields: object) -> ir.Block:
     """A block over `v` in 0..7, bound to `i`."""
     given: dict[str, object] = {
-        "iters": (Iter(v, const(8)),),
+        "iters": (ir.Iter(v, ir.const(8)),),
         "bindings": (i,),
         "reads": (A.region(v),),
         "writes": (B.region(v),),
-        "body": body or (Store(B, (v,), A[v]),),
+        "body": body or (ir.Store(B, (v,), A[v]),),
     }
-    return Block("b", **(given | fields))  # pyright: ignore[reportArgumentType]
+    return ir.Block("b", **(given | fields))  # pyright: ignore[reportArgumentType]
 
 
-def loop(*body: ir.Stmt, **fields: object) -> For:
-    return For(**({"var": i, "extent": const(8), "body": body} | fields))  # pyright: ignore[reportArgumentType]
+def loop(*body: ir.Stmt, **fields: object) -> ir.For:
+    return ir.For(**({"var": i, "extent": ir.const(8), "body": body} | fields))  # pyright: ignore[reportArgumentType]
 
 
-def refuses(p: Program, message: str) -> None:
+def refuses(p: ir.Program, message: str) -> None:
     with pytest.raises(VerifyError) as caught:
         verify(p)
     assert str(caught.value) == textwrap.dedent(message).strip()
@@ -72,7 +59,7 @@ def accepts(text: str) -> None:
 
 def test_variable_out_of_scope() -> None:
     refuses(
-        program(loop(Store(B, (i,), zero)), Store(B, (i,), zero)),
+        program(loop(ir.Store(B, (i,), zero)), ir.Store(B, (i,), zero)),
         """
         variable i is used outside its scope
 
@@ -89,7 +76,7 @@ def test_variable_out_of_scope() -> None:
 
 def test_variable_never_declared() -> None:
     refuses(
-        program(loop(Store(B, (j,), zero))),
+        program(loop(ir.Store(B, (j,), zero))),
         """
         variable j is used and never declared
 
@@ -105,7 +92,7 @@ def test_variable_never_declared() -> None:
 
 def test_variable_declared_twice() -> None:
     refuses(
-        program(loop(Store(B, (i,), zero)), loop(Store(B, (i,), zero))),
+        program(loop(ir.Store(B, (i,), zero)), loop(ir.Store(B, (i,), zero))),
         """
         variable i is declared twice
 
@@ -125,7 +112,7 @@ def test_variable_declared_twice() -> None:
 
 def test_variable_of_another_dtype() -> None:
     refuses(
-        program(loop(var=Var("i", "int32"))),
+        program(loop(var=ir.Var("i", "int32"))),
         """
         variable i is int32, not int64
 
@@ -141,7 +128,7 @@ def test_variable_of_another_dtype() -> None:
 
 def test_iterator_declared_twice() -> None:
     refuses(
-        program(loop(block(iters=(Iter(v, const(8)), Iter(v, const(8))), bindings=(i, i)))),
+        program(loop(block(iters=(ir.Iter(v, ir.const(8)), ir.Iter(v, ir.const(8))), bindings=(i, i)))),
         """
         variable v is declared twice
 
@@ -164,7 +151,7 @@ def test_iterator_declared_twice() -> None:
 
 def test_loop_variable_in_a_block() -> None:
     refuses(
-        program(loop(block(Store(B, (i,), A[v])))),
+        program(loop(block(ir.Store(B, (i,), A[v])))),
         """
         block b uses i, a variable from outside it
 
@@ -208,7 +195,7 @@ def test_loop_variable_in_a_signature() -> None:
 
 def test_loop_variable_in_an_init() -> None:
     refuses(
-        program(loop(block(iters=(Iter(v, const(8), "reduce"),), init=(Store(B, (i,), zero),)))),
+        program(loop(block(iters=(ir.Iter(v, ir.const(8), "reduce"),), init=(ir.Store(B, (i,), zero),)))),
         """
         block b uses i, a variable from outside it
 
@@ -232,7 +219,7 @@ def test_loop_variable_in_an_init() -> None:
 
 def test_iterator_in_a_binding() -> None:
     refuses(
-        program(loop(block(iters=(Iter(v, const(8)), Iter(w, const(8))), bindings=(i, v)))),
+        program(loop(block(iters=(ir.Iter(v, ir.const(8)), ir.Iter(w, ir.const(8))), bindings=(i, v)))),
         """
         variable v is used outside its scope
 
@@ -274,7 +261,7 @@ def test_iterator_in_a_predicate() -> None:
 
 def test_undeclared_buffer() -> None:
     refuses(
-        program(loop(Store(B, (i,), Buffer("C", (8,))[i]))),
+        program(loop(ir.Store(B, (i,), ir.Buffer("C", (8,))[i]))),
         """
         buffer C is not declared
 
@@ -292,7 +279,7 @@ def test_undeclared_buffer() -> None:
 
 def test_store_to_an_undeclared_buffer() -> None:
     refuses(
-        program(loop(Store(Buffer("C", (8,)), (i,), zero))),
+        program(loop(ir.Store(ir.Buffer("C", (8,)), (i,), zero))),
         """
         buffer C is not declared
 
@@ -310,7 +297,7 @@ def test_store_to_an_undeclared_buffer() -> None:
 
 def test_buffer_of_another_block() -> None:
     refuses(
-        program(loop(block(allocs=(L,))), Store(L, (const(0),), zero)),
+        program(loop(block(allocs=(L,))), ir.Store(L, (ir.const(0),), zero)),
         """
         buffer L is used outside the block that allocates it
 
@@ -349,7 +336,7 @@ def test_buffer_declared_twice() -> None:
 
 def test_undeclared_buffer_in_a_signature() -> None:
     refuses(
-        program(loop(block(reads=(A.region(v), Buffer("C", ()).whole())))),
+        program(loop(block(reads=(A.region(v), ir.Buffer("C", ()).whole())))),
         """
         the signature of block b names C, not declared here
 
@@ -369,7 +356,7 @@ def test_undeclared_buffer_in_a_signature() -> None:
 
 def test_store_to_an_input() -> None:
     refuses(
-        program(loop(Store(A, (i,), zero))),
+        program(loop(ir.Store(A, (i,), zero))),
         """
         A is an input and cannot be written
 
@@ -387,7 +374,7 @@ def test_store_to_an_input() -> None:
 
 def test_store_to_a_table() -> None:
     refuses(
-        program(Store(W, (const(0),), zero), allocs=(W,)),
+        program(ir.Store(W, (ir.const(0),), zero), allocs=(W,)),
         """
         W is a table and cannot be written
 
@@ -405,7 +392,7 @@ def test_store_to_a_table() -> None:
 
 def test_wrong_number_of_indices() -> None:
     refuses(
-        program(Store(B, (const(0), const(0)), zero)),
+        program(ir.Store(B, (ir.const(0), ir.const(0)), zero)),
         """
         B has 1 dimension(s), indexed with 2
 
@@ -420,7 +407,7 @@ def test_wrong_number_of_indices() -> None:
 
 def test_wrong_number_of_indices_of_a_load() -> None:
     refuses(
-        program(Store(B, (const(0),), Load(A, ()))),
+        program(ir.Store(B, (ir.const(0),), ir.Load(A, ()))),
         """
         A has 1 dimension(s), indexed with 0
 
@@ -455,7 +442,7 @@ def test_wrong_number_of_ranges() -> None:
 
 def test_value_of_another_dtype() -> None:
     refuses(
-        program(Store(B, (const(0),), const(1))),
+        program(ir.Store(B, (ir.const(0),), ir.const(1))),
         """
         B holds float32 and the value is int64
 
@@ -472,7 +459,7 @@ def test_value_of_another_dtype() -> None:
 
 def test_condition_not_bool() -> None:
     refuses(
-        program(ir.If(const(1), ())),
+        program(ir.If(ir.const(1), ())),
         """
         the condition must be bool, got int64: 1
 
@@ -488,7 +475,7 @@ def test_condition_not_bool() -> None:
 
 def test_while_condition_not_bool() -> None:
     refuses(
-        program(ir.While(const(1.0), ())),
+        program(ir.While(ir.const(1.0), ())),
         """
         the condition must be bool, got float32: 1.0
 
@@ -504,7 +491,7 @@ def test_while_condition_not_bool() -> None:
 
 def test_assertion_not_bool() -> None:
     refuses(
-        program(ir.Assert(const(1.0))),
+        program(ir.Assert(ir.const(1.0))),
         """
         the condition must be bool, got float32: 1.0
 
@@ -519,7 +506,7 @@ def test_assertion_not_bool() -> None:
 
 def test_predicate_not_bool() -> None:
     refuses(
-        program(loop(block(predicate=(const(1),)))),
+        program(loop(block(predicate=(ir.const(1),)))),
         """
         a predicate must be bool, got int64: 1
 
@@ -540,7 +527,7 @@ def test_predicate_not_bool() -> None:
 
 def test_select_condition_not_bool() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Select(const(1), zero, zero, "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Select(ir.const(1), zero, zero, "float32"))),
         """
         the condition of a select must be bool, got int64: 1
 
@@ -555,7 +542,7 @@ def test_select_condition_not_bool() -> None:
 
 def test_select_branches_differ() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Select(const(True), zero, const(1), "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Select(ir.const(True), zero, ir.const(1), "float32"))),
         """
         a branch of a select must be float32, got int64: 1
 
@@ -570,7 +557,7 @@ def test_select_branches_differ() -> None:
 
 def test_operands_differ() -> None:
     refuses(
-        program(Store(B, (const(0),), Binary("+", zero, const(1), "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Binary("+", zero, ir.const(1), "float32"))),
         """
         operands of `+` are float32 and int64: 0.0 + 1
 
@@ -585,7 +572,7 @@ def test_operands_differ() -> None:
 
 def test_operator_on_the_wrong_dtype() -> None:
     refuses(
-        program(Store(B, (const(0),), Binary("<<", zero, zero, "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Binary("<<", zero, zero, "float32"))),
         """
         `<<` takes integers, got float32: 0.0 << 0.0
 
@@ -600,7 +587,7 @@ def test_operator_on_the_wrong_dtype() -> None:
 
 def test_result_of_the_wrong_dtype() -> None:
     refuses(
-        program(Store(B, (const(0),), Binary("<", zero, zero, "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Binary("<", zero, zero, "float32"))),
         """
         the result of `0.0 < 0.0` is bool, not float32
 
@@ -615,7 +602,9 @@ def test_result_of_the_wrong_dtype() -> None:
 
 def test_integer_division_with_slash() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Cast(Binary("/", const(1), const(2), "int64"), "float32"))),
+        program(
+            ir.Store(B, (ir.const(0),), ir.Cast(ir.Binary("/", ir.const(1), ir.const(2), "int64"), "float32"))
+        ),
         """
         the result of `1 / 2` is float64, not int64
 
@@ -630,7 +619,7 @@ def test_integer_division_with_slash() -> None:
 
 def test_unknown_operator() -> None:
     refuses(
-        program(Store(B, (const(0),), Binary("+", zero, ir.Unary("!", zero, "float32"), "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Binary("+", zero, ir.Unary("!", zero, "float32"), "float32"))),
         """
         unknown operator '!': !0.0
 
@@ -645,7 +634,7 @@ def test_unknown_operator() -> None:
 
 def test_unknown_function() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Call("gamma", (zero,), "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Call("gamma", (zero,), "float32"))),
         """
         no function gamma of 1 argument(s): T.gamma(0.0)
 
@@ -660,7 +649,7 @@ def test_unknown_function() -> None:
 
 def test_function_of_integers() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Cast(ir.Call("exp", (const(1),), "int64"), "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Cast(ir.Call("exp", (ir.const(1),), "int64"), "float32"))),
         """
         exp takes a float, got int64: T.exp(1)
 
@@ -675,7 +664,7 @@ def test_function_of_integers() -> None:
 
 def test_arguments_differ() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Call("pow", (zero, const(1.0, "float64")), "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Call("pow", (zero, ir.const(1.0, "float64")), "float32"))),
         """
         arguments and result of pow do not have one dtype: T.pow(0.0, T.float64(1.0))
 
@@ -690,7 +679,7 @@ def test_arguments_differ() -> None:
 
 def test_constant_out_of_range() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Cast(Const(300, "int8"), "float32"))),
+        program(ir.Store(B, (ir.const(0),), ir.Cast(ir.Const(300, "int8"), "float32"))),
         """
         300 is not a constant of dtype int8
 
@@ -705,7 +694,7 @@ def test_constant_out_of_range() -> None:
 
 def test_cast_to_an_unknown_dtype() -> None:
     refuses(
-        program(Store(B, (const(0),), ir.Cast(const(1), "float33"))),
+        program(ir.Store(B, (ir.const(0),), ir.Cast(ir.const(1), "float33"))),
         """
         cast to unknown dtype 'float33': T.cast(1, "float33")
 
@@ -720,7 +709,7 @@ def test_cast_to_an_unknown_dtype() -> None:
 
 def test_not_an_expression() -> None:
     refuses(
-        program(Store(B, (const(0),), 1.0)),  # pyright: ignore[reportArgumentType]
+        program(ir.Store(B, (ir.const(0),), 1.0)),  # pyright: ignore[reportArgumentType]
         """
         a float is not an expression
 
@@ -750,7 +739,7 @@ def test_not_a_statement() -> None:
 
 def test_index_not_integer() -> None:
     refuses(
-        program(Store(B, (zero,), zero)),
+        program(ir.Store(B, (zero,), zero)),
         """
         index of B must be an integer, got float32: 0.0
 
@@ -765,7 +754,7 @@ def test_index_not_integer() -> None:
 
 def test_extent_not_integer() -> None:
     refuses(
-        program(loop(extent=const(1.5))),
+        program(loop(extent=ir.const(1.5))),
         """
         the extent of a loop must be an integer, got float32: 1.5
 
@@ -801,7 +790,7 @@ def test_binding_not_integer() -> None:
 
 def test_negative_extent() -> None:
     refuses(
-        program(loop(extent=const(-1))),
+        program(loop(extent=ir.const(-1))),
         """
         the extent of a loop is negative: -1
 
@@ -817,7 +806,7 @@ def test_negative_extent() -> None:
 
 def test_negative_iterator_extent() -> None:
     refuses(
-        program(loop(block(iters=(Iter(v, const(-1)),)))),
+        program(loop(block(iters=(ir.Iter(v, ir.const(-1)),)))),
         """
         the extent of an iterator is negative: -1
 
@@ -948,13 +937,13 @@ def test_nested_block_outside_the_signature() -> None:
         program(
             loop(
                 block(
-                    Block(
+                    ir.Block(
                         "inner",
-                        (Iter(w, const(1)),),
-                        (const(0),),
+                        (ir.Iter(w, ir.const(1)),),
+                        (ir.const(0),),
                         (),
                         (B.region(w),),
-                        (Store(B, (w,), zero),),
+                        (ir.Store(B, (w,), zero),),
                     )
                 )
             )
@@ -1004,7 +993,7 @@ def test_number_of_bindings() -> None:
 
 def test_binding_outside_the_extent() -> None:
     refuses(
-        program(loop(block(iters=(Iter(v, const(4)),)))),
+        program(loop(block(iters=(ir.Iter(v, ir.const(4)),)))),
         """
         v of block b is bound to i, which goes from 0 to 7, outside its extent 4
 
@@ -1026,7 +1015,7 @@ def test_binding_outside_the_extent() -> None:
 
 def test_init_without_reduction() -> None:
     refuses(
-        program(loop(block(init=(Store(B, (v,), zero),)))),
+        program(loop(block(init=(ir.Store(B, (v,), zero),)))),
         """
         block b has an init and no reduce iterator
 
@@ -1068,7 +1057,7 @@ def test_unknown_loop_kind() -> None:
 
 def test_unknown_iterator_kind() -> None:
     refuses(
-        program(loop(block(iters=(Iter(v, const(8), "magic"),)))),
+        program(loop(block(iters=(ir.Iter(v, ir.const(8), "magic"),)))),
         """
         unknown iterator kind 'magic'
 
@@ -1090,7 +1079,7 @@ def test_unknown_iterator_kind() -> None:
 
 def test_tuple_store_of_one() -> None:
     refuses(
-        program(ir.TupleStore((Store(B, (const(0),), zero),))),
+        program(ir.TupleStore((ir.Store(B, (ir.const(0),), zero),))),
         """
         a tuple store of fewer than two stores
 
@@ -1107,7 +1096,7 @@ def test_tuple_store_of_one() -> None:
 
 def test_output_never_written() -> None:
     refuses(
-        Program("f", (A,), (B,), ()),
+        ir.Program("f", (A,), (B,), ()),
         """
         output B is never written
 
@@ -1124,7 +1113,7 @@ def test_output_never_written() -> None:
 
 def test_parameter_twice() -> None:
     refuses(
-        Program("f", (A, A), (B,), ()),
+        ir.Program("f", (A, A), (B,), ()),
         """
         A is a parameter twice
 
@@ -1138,7 +1127,7 @@ def test_parameter_twice() -> None:
 
 def test_parameter_as_input_and_output() -> None:
     refuses(
-        Program("f", (A,), (A,), ()),
+        ir.Program("f", (A,), (A,), ()),
         """
         A is a parameter twice
 
@@ -1152,7 +1141,7 @@ def test_parameter_as_input_and_output() -> None:
 
 def test_parameter_with_data() -> None:
     refuses(
-        Program("f", (W,), (B,), ()),
+        ir.Program("f", (W,), (B,), ()),
         """
         parameter W has data
 
@@ -1171,7 +1160,7 @@ def test_parameter_with_data() -> None:
 
 def test_constant_output() -> None:
     refuses(
-        Program("f", (), (Buffer("C", (1,), constant=True),), ()),
+        ir.Program("f", (), (ir.Buffer("C", (1,), constant=True),), ()),
         """
         output C is constant
 
@@ -1187,7 +1176,7 @@ def test_constant_output() -> None:
 
 def test_constant_alloc() -> None:
     refuses(
-        program(allocs=(Buffer("C", (1,), constant=True),)),
+        program(allocs=(ir.Buffer("C", (1,), constant=True),)),
         """
         buffer C is constant but no input
 
@@ -1202,7 +1191,7 @@ def test_constant_alloc() -> None:
 
 def test_table_of_another_dtype() -> None:
     refuses(
-        program(allocs=(Buffer("W", (1,), data=np.zeros(1)),)),
+        program(allocs=(ir.Buffer("W", (1,), data=np.zeros(1)),)),
         """
         table W is float32 and its data float64
 
@@ -1562,7 +1551,7 @@ def test_accepts_an_empty_output_that_nothing_writes() -> None:
 
 
 def test_errors_keep_their_data() -> None:
-    p = program(loop(Store(B, (j,), zero)))
+    p = program(loop(ir.Store(B, (j,), zero)))
     with pytest.raises(VerifyError) as caught:
         verify(p)
     error = caught.value

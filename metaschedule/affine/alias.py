@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from ..ir import Expr, Var, as_int, expr_key, loads
+from .. import ir
 from .access import Access
 from .definitions import determines, split_digits
 from .form import Form, Iteration, bound_form, variables
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
     it, and the least and greatest value of the rest, which ranges inside."""
 
     fixed: dict[Hashable, int]
-    moving: dict[Var, int]
+    moving: dict[ir.Var, int]
     low: int
     high: int
 
@@ -70,7 +70,7 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
             f, g = placed(view, mine, a.iters, cut=True), placed(view, theirs, b.iters, cut=True)
         if f is not None and g is not None and (f is g or f.fixed == g.fixed):
             columns.append((f, g))
-    settled: set[Var] = set()
+    settled: set[ir.Var] = set()
     for _ in columns:  # what one dimension settles may help another
         before = len(settled)
         for f, g in columns:
@@ -83,7 +83,7 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
     return any(f is not g and is_disjoint(view, f, g) for f, g in columns)
 
 
-def settle(view: View, moving: dict[Var, int], spread: int, settled: set[Var]) -> None:
+def settle(view: View, moving: dict[ir.Var, int], spread: int, settled: set[ir.Var]) -> None:
     """Add the variables that must be equal where sums over them differ by at most `spread`."""
     if len(moving) == 1:
         ((var, factor),) = moving.items()
@@ -92,7 +92,7 @@ def settle(view: View, moving: dict[Var, int], spread: int, settled: set[Var]) -
         return
     terms = sorted([(abs(c), v) for v, c in moving.items() if v not in settled], key=weight)
     reach: int | None = spread
-    found: list[Var] = []
+    found: list[ir.Var] = []
     for factor, var in terms:  # the least first: each must outweigh all before it
         if reach is None or factor <= reach:
             found = []
@@ -103,7 +103,7 @@ def settle(view: View, moving: dict[Var, int], spread: int, settled: set[Var]) -
     settled.update(found)
 
 
-def weight(term: tuple[int, Var]) -> int:
+def weight(term: tuple[int, ir.Var]) -> int:
     return term[0]
 
 
@@ -123,10 +123,12 @@ def reach_of(view: View, index: Placed) -> tuple[float, float]:
     return low, high
 
 
-def placed(view: View, indices: tuple[Expr, Expr], iters: Iteration, cut: bool = False) -> Placed | None:
+def placed(
+    view: View, indices: tuple[ir.Expr, ir.Expr], iters: Iteration, cut: bool = False
+) -> Placed | None:
     """A range of indices as the moving loop sees it; None if it is no sum. Variables are kept whole unless
     they are to be cut into digits that are moving or not."""
-    form, count = bound_form(indices[0], iters), as_int(indices[1])
+    form, count = bound_form(indices[0], iters), ir.as_int(indices[1])
     if form is None or count is None:
         return None
     known = view.placed.get((form, cut))
@@ -138,15 +140,15 @@ def placed(view: View, indices: tuple[Expr, Expr], iters: Iteration, cut: bool =
 def place(view: View, form: Form, cut: bool) -> Placed | None:
     s = view.s
     fixed: dict[Hashable, int] = {}
-    moving: dict[Var, int] = {}
+    moving: dict[ir.Var, int] = {}
     low = high = form.const
     waiting = list(form.terms)
     while waiting:
         x, c = waiting.pop()
-        if type(x) is not Var:
+        if type(x) is not ir.Var:
             if not is_still(view, x):
                 return None
-            key = expr_key(s.resolve(x))
+            key = ir.expr_key(s.resolve(x))
             fixed[key] = fixed.get(key, 0) + c
             continue
         extent, side = s.fixed_extent(x), view.side(x)
@@ -166,15 +168,15 @@ def place(view: View, form: Form, cut: bool) -> Placed | None:
     return Placed(fixed, moving, low, high)
 
 
-def is_still(view: View, e: Expr) -> bool:
+def is_still(view: View, e: ir.Expr) -> bool:
     """Whether all iterations of the moving loop see one value."""
-    return all(map(view.is_outer, variables(e))) and not loads(e)
+    return all(map(view.is_outer, variables(e))) and not ir.loads(e)
 
 
 # --- by a system ----------------------------------------------------------------------------------
 
 
-def may_meet_later(nest: Nest, first: tuple[Var, Access], second: tuple[Var, Access]) -> bool | None:
+def may_meet_later(nest: Nest, first: tuple[ir.Var, Access], second: tuple[ir.Var, Access]) -> bool | None:
     """Whether an access touches, in an iteration of its loop, what another touches in a later iteration of
     its own; the loops are one, or follow one another, and have one extent.
 
@@ -186,7 +188,7 @@ def may_meet_later(nest: Nest, first: tuple[Var, Access], second: tuple[Var, Acc
     here = Instance(system, nest)
     common = {v: here.variable(v) for v in nest.loops_around(moving)}
     before = here.variable(moving)
-    extent = as_int(nest.extents[moving])
+    extent = ir.as_int(nest.extents[moving])
     last = WIDE if extent is None else extent - 1
     if last < 1:
         return False
@@ -205,16 +207,16 @@ def may_meet_later(nest: Nest, first: tuple[Var, Access], second: tuple[Var, Acc
 
 
 def require_common_index(
-    one: Instance, mine: tuple[Expr, Expr], other: Instance, theirs: tuple[Expr, Expr]
+    one: Instance, mine: tuple[ir.Expr, ir.Expr], other: Instance, theirs: tuple[ir.Expr, ir.Expr]
 ) -> None:
     """Require that two ranges have an index in common: start + k = start' + k', each k below its extent."""
     index = one.value(mine[0]).plus(other.value(theirs[0]), -1)
     one.require(index.plus(offset(one, mine[1])).plus(offset(other, theirs[1]), -1), 0, 0)
 
 
-def offset(instance: Instance, extent: Expr) -> Linear:
+def offset(instance: Instance, extent: ir.Expr) -> Linear:
     """A number from 0 on, below an extent."""
-    count = as_int(extent)
+    count = ir.as_int(extent)
     if count == 1:
         return Linear({})
     new = instance.fresh(0, WIDE if count is None else count - 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..ir import Binary, Block, Expr, Var, as_int, free_vars, same_expr, substitute
+from .. import ir
 from .access import Access
 from .alias import offset
 from .definitions import FusedDigit
@@ -34,24 +34,24 @@ def covers(view: View, write: Access, read: Access) -> bool:
     box = find_written(view, writer, [start for start, _ in write.region.ranges])
     if box is not None and box.holds(view, footprint(view, read), read.buffer.shape):
         known = [view.s.resolve(test) for test in reader.predicate] if box.guards else []
-        if all(any(same_expr(test, guard) for test in known) for guard in box.guards):
+        if all(any(ir.same_expr(test, guard) for test in known) for guard in box.guards):
             return True
     loops = [v for v in view.s.loops_around(writer.name) if v not in view.outside]
     return has_witnesses(view.s, still_variables(view, writer, reader), loops, write, read)
 
 
-def still_variables(view: View, *blocks: Block) -> list[Var]:
+def still_variables(view: View, *blocks: ir.Block) -> list[ir.Var]:
     """The variables that stand still outside of a view: loops, and iterators of blocks around."""
     used = [v for b in blocks for e in (*b.bindings, *b.predicate) for v in variables(e) if view.is_outer(v)]
     return list(dict.fromkeys([*view.outside, *used]))
 
 
 def has_witnesses(
-    nest: Nest, around: Iterable[Var], loops: Sequence[Var], write: Access, read: Access
+    nest: Nest, around: Iterable[ir.Var], loops: Sequence[ir.Var], write: Access, read: Access
 ) -> bool:
     """Whether every element that `read` touches while the variables around stand still has an instance of
     `write` that stores it, whose own `loops` all range and none of which is empty."""
-    if any(as_int(count) != 1 for _, count in write.region.ranges):
+    if any(ir.as_int(count) != 1 for _, count in write.region.ranges):
         return False
     system = System()
     reader = Instance(system, nest)
@@ -64,7 +64,7 @@ def has_witnesses(
         element.append(reader.value(start).plus(offset(reader, count)))
         reader.require(element[-1], 0, size - 1)  # what is outside is not read
     witness = Witness(system, nest, common)
-    indices = [substitute(start, dict(write.iters)) for start, _ in write.region.ranges]
+    indices = [ir.substitute(start, dict(write.iters)) for start, _ in write.region.ranges]
     witness.choose(indices, element, loops)
     must: list[tuple[Linear, float, float]] = []
     for index, value in zip(indices, element, strict=True):
@@ -94,10 +94,10 @@ def holds(system: System, value: Linear, low: float, high: float) -> bool:
 class Witness(Instance):
     """An instance whose loops are chosen so that its indices are given values."""
 
-    def __init__(self, system: System, nest: Nest, known: Mapping[Var, Linear]) -> None:
+    def __init__(self, system: System, nest: Nest, known: Mapping[ir.Var, Linear]) -> None:
         super().__init__(system, nest, known)
 
-    def choose(self, indices: Sequence[Expr], values: Sequence[Linear], loops: Sequence[Var]) -> None:
+    def choose(self, indices: Sequence[ir.Expr], values: Sequence[Linear], loops: Sequence[ir.Var]) -> None:
         waiting = self.join_digits(indices, values)
         while waiting:  # those first that leave the least to choose
             at = min(waiting, key=lambda n: (not is_sum(indices[n]), len(self.open(indices[n])), n))
@@ -107,7 +107,7 @@ class Witness(Instance):
             if not self.is_known(var):
                 self.put(var, Linear({}))
 
-    def join_digits(self, indices: Sequence[Expr], values: Sequence[Linear]) -> list[int]:
+    def join_digits(self, indices: Sequence[ir.Expr], values: Sequence[Linear]) -> list[int]:
         """Solve for numbers of which all upper digits are indices; gives the indices that are left.
 
         [x // 12, x // 4 % 3] = [a, b]: x = 12 * a + 4 * b"""
@@ -128,10 +128,10 @@ class Witness(Instance):
                 left = [n for n in left if n not in found]
         return left
 
-    def open(self, e: Expr) -> list[Var]:
-        return [v for v in free_vars(e) if not self.is_known(v)]
+    def open(self, e: ir.Expr) -> list[ir.Var]:
+        return [v for v in ir.free_vars(e) if not self.is_known(v)]
 
-    def is_known(self, var: Var) -> bool:
+    def is_known(self, var: ir.Var) -> bool:
         if var in self.known:
             return True
         definition = self.nest.definitions.get(var)
@@ -141,7 +141,7 @@ class Witness(Instance):
             return self.is_known(definition.whole)
         return all(map(self.is_known, definition.digits))
 
-    def put(self, var: Var, value: Linear) -> None:
+    def put(self, var: ir.Var, value: Linear) -> None:
         """Let a variable have a value; so have its digits, and a fused loop whose digits all have one."""
         self.known[var] = value
         definition = self.nest.definitions.get(var)
@@ -162,9 +162,9 @@ class Witness(Instance):
             if not self.is_known(digit):
                 self.put(digit, last)
 
-    def solve(self, e: Expr, value: Linear) -> None:
+    def solve(self, e: ir.Expr, value: Linear) -> None:
         """Choose what is open in an index so that it is `value`, if that is possible."""
-        rest, parts = value, list[tuple[Expr, int]]()
+        rest, parts = value, list[tuple[ir.Expr, int]]()
         for x, c in self.summands(e, 1):
             if x is None:
                 rest = rest.plus(Linear({}, c), -1)
@@ -174,7 +174,7 @@ class Witness(Instance):
                 rest = rest.plus(self.value(x), -c)
         parts.sort(key=lambda part: -abs(part[1]))
         for x, c in parts:
-            if not isinstance(x, Var):
+            if not isinstance(x, ir.Var):
                 if len(parts) == 1 and abs(c) == 1:
                     self.invert(x, rest.times(c))
                 return
@@ -188,30 +188,30 @@ class Witness(Instance):
             self.put(x, chosen if c > 0 else Linear({}, last).plus(chosen, -1))
             rest = rest.plus(self.known[x], -c)
 
-    def invert(self, e: Expr, value: Linear) -> None:
-        divisor = as_int(e.b) if isinstance(e, Binary) else None
-        if isinstance(e, Binary) and divisor is not None:
+    def invert(self, e: ir.Expr, value: Linear) -> None:
+        divisor = ir.as_int(e.b) if isinstance(e, ir.Binary) else None
+        if isinstance(e, ir.Binary) and divisor is not None:
             if e.op == "//":
                 self.solve(e.a, value.times(divisor))
             elif e.op in ("%", "min", "max"):
                 self.solve(e.a, value)
 
-    def summands(self, e: Expr, factor: int) -> list[tuple[Expr | None, int]]:
+    def summands(self, e: ir.Expr, factor: int) -> list[tuple[ir.Expr | None, int]]:
         """A sum as its parts with factors; the constant with no part. A split variable of which some is
         known is a sum of its digits."""
-        if (constant := as_int(e)) is not None:
+        if (constant := ir.as_int(e)) is not None:
             return [(None, constant * factor)]
-        if isinstance(e, Binary) and e.op in ("+", "-"):
+        if isinstance(e, ir.Binary) and e.op in ("+", "-"):
             sign = factor if e.op == "+" else -factor
             return self.summands(e.a, factor) + self.summands(e.b, sign)
-        if isinstance(e, Binary) and e.op == "*" and (times := as_int(e.b)) is not None:
+        if isinstance(e, ir.Binary) and e.op == "*" and (times := ir.as_int(e.b)) is not None:
             return self.summands(e.a, factor * times)
-        if isinstance(e, Var) and e not in self.known:
+        if isinstance(e, ir.Var) and e not in self.known:
             definition = self.nest.definitions.get(e)
             if definition is not None and not isinstance(definition, FusedDigit):
                 digits = definition.digits
                 if any(map(self.is_known, digits)):
-                    found: list[tuple[Expr | None, int]] = []
+                    found: list[tuple[ir.Expr | None, int]] = []
                     for digit in reversed(digits):
                         found += self.summands(digit, factor)
                         factor *= self.extent(digit) or 0
@@ -227,19 +227,19 @@ class Witness(Instance):
         return value
 
 
-def is_sum(e: Expr) -> bool:
+def is_sum(e: ir.Expr) -> bool:
     """Whether an index is a sum of variables with factors."""
-    if isinstance(e, Binary) and e.op in ("+", "-"):
+    if isinstance(e, ir.Binary) and e.op in ("+", "-"):
         return is_sum(e.a) and is_sum(e.b)
-    if isinstance(e, Binary) and e.op == "*" and as_int(e.b) is not None:
+    if isinstance(e, ir.Binary) and e.op == "*" and ir.as_int(e.b) is not None:
         return is_sum(e.a)
-    return isinstance(e, Var) or as_int(e) is not None
+    return isinstance(e, ir.Var) or ir.as_int(e) is not None
 
 
-def digit_of(e: Expr) -> tuple[Expr, int, int | None]:
+def digit_of(e: ir.Expr) -> tuple[ir.Expr, int, int | None]:
     """(x, low, high) of `x // low % (high // low)`; high is None if there is no remainder taken."""
-    divisor = as_int(e.b) if isinstance(e, Binary) and e.op in ("//", "%") else None
-    if not isinstance(e, Binary) or divisor is None or divisor < 1:
+    divisor = ir.as_int(e.b) if isinstance(e, ir.Binary) and e.op in ("//", "%") else None
+    if not isinstance(e, ir.Binary) or divisor is None or divisor < 1:
         return e, 1, None
     x, low, high = digit_of(e.a)
     if e.op == "//":
@@ -247,7 +247,7 @@ def digit_of(e: Expr) -> tuple[Expr, int, int | None]:
     return (x, low, low * divisor) if high is None or high % (low * divisor) == 0 else (e, 1, None)
 
 
-def are_congruent(a: Expr, b: Expr, modulus: int) -> bool:
+def are_congruent(a: ir.Expr, b: ir.Expr, modulus: int) -> bool:
     """Whether two sums have the same remainder: i + 5 and i - 1 modulo 6."""
     one, other = form_of(a), form_of(b)
     return dict(one.terms) == dict(other.terms) and (one.const - other.const) % modulus == 0

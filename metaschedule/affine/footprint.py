@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import ir
 from ..arith import Domain, iteration_map, relax, simplify
-from ..ir import Block, Expr, Var, as_int, same_expr, substitute
 from .access import Access
 from .constraint import constraints_of
 from .definitions import are_independent, consists_of, is_definition_test
@@ -46,8 +46,8 @@ def unite(view: View, a: Interval, b: Interval) -> Interval | None:
     return Interval({}, first, max(high + a.extent, most + b.extent) - first, dense=False)
 
 
-def is_same_expr(a: Expr | None, b: Expr | None) -> bool:
-    return a is b or (a is not None and b is not None and same_expr(a, b))
+def is_same_expr(a: ir.Expr | None, b: ir.Expr | None) -> bool:
+    return a is b or (a is not None and b is not None and ir.same_expr(a, b))
 
 
 def clip(x: Interval, first: int, last: int) -> Interval:
@@ -68,7 +68,7 @@ class Box:
     The expressions are over loops outside of the box."""
 
     ranges: list[tuple[Interval, int | None]]
-    guards: list[Expr]
+    guards: list[ir.Expr]
 
     def is_whole(self, shape: Sequence[int]) -> bool:
         return not self.guards and all(
@@ -97,14 +97,14 @@ class Box:
             ends = [x.end if n is None or not fixed else min(x.end, n) for x, n in ((a, limit), (b, stop))]
             if ends[0] != ends[1] or (limit != stop and not fixed):
                 return False
-        return len(self.guards) == len(other.guards) and all(map(same_expr, self.guards, other.guards))
+        return len(self.guards) == len(other.guards) and all(map(ir.same_expr, self.guards, other.guards))
 
 
 def whole_box(shape: Sequence[int]) -> Box:
     return Box([(Interval({}, 0, size), None) for size in shape], [])
 
 
-def find_written(view: View, block: Block, indices: Sequence[Expr]) -> Box | None:
+def find_written(view: View, block: ir.Block, indices: Sequence[ir.Expr]) -> Box | None:
     """The box that `indices` (over the iterators of a block) take while what is below a view runs once, each
     point of it for sure; None if that is not known.
 
@@ -113,9 +113,9 @@ def find_written(view: View, block: Block, indices: Sequence[Expr]) -> Box | Non
     s, iters = view.s, iteration(block)
     if not runs_surely(view, block):
         return None
-    limits: dict[Var, tuple[int, int]] = {}  # first and last by iterator
-    guards: list[Expr] = []
-    known: set[Var] = set()
+    limits: dict[ir.Var, tuple[int, int]] = {}  # first and last by iterator
+    guards: list[ir.Expr] = []
+    known: set[ir.Var] = set()
     for test in block.predicate:
         sides = {view.side(v) for v in variables(test)}
         if sides <= {OUTSIDE}:
@@ -135,7 +135,7 @@ def find_written(view: View, block: Block, indices: Sequence[Expr]) -> Box | Non
         return None
     ranges: list[tuple[Interval, int | None]] = []
     for index, x in zip(indices, found, strict=True):
-        first, last = limits.get(index, (-WIDE, WIDE)) if type(index) is Var else (-WIDE, WIDE)
+        first, last = limits.get(index, (-WIDE, WIDE)) if type(index) is ir.Var else (-WIDE, WIDE)
         if first > -WIDE:
             if not x.is_fixed:
                 return None
@@ -144,17 +144,17 @@ def find_written(view: View, block: Block, indices: Sequence[Expr]) -> Box | Non
     return Box(ranges, guards)
 
 
-def runs_surely(view: View, block: Block) -> bool:
+def runs_surely(view: View, block: ir.Block) -> bool:
     """Whether nothing but loops, each with an iteration, is between a view and a block."""
     for above in view.s.ancestors(block.name):
         if above is view.key:
             return True
-        if not isinstance(above, Var) or not view.s.fixed_extent(above):
+        if not isinstance(above, ir.Var) or not view.s.fixed_extent(above):
             return False  # a condition, or a loop that may be empty
     return view.key is ROOT
 
 
-def bounded_iterator(iters: Iteration, test: Expr) -> tuple[Var, int, int] | None:
+def bounded_iterator(iters: Iteration, test: ir.Expr) -> tuple[ir.Var, int, int] | None:
     """(iterator, first, last) if a conjunct says no more than that an iterator is not before or after."""
     found = constraints_of(test) or ()
     if len(found) != 1:
@@ -168,9 +168,9 @@ def bounded_iterator(iters: Iteration, test: Expr) -> tuple[Var, int, int] | Non
     return None
 
 
-def dense_sums(view: View, indices: Sequence[Expr], iters: Iteration) -> list[Interval] | None:
+def dense_sums(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list[Interval] | None:
     """The values of indices that are sums over loops of their own."""
-    s, ranging = view.s, list[Var]()
+    s, ranging = view.s, list[ir.Var]()
     found: list[Interval] = []
     for index in indices:
         split = view.linear(index, iters)
@@ -190,17 +190,17 @@ def dense_sums(view: View, indices: Sequence[Expr], iters: Iteration) -> list[In
     return found if are_independent(s, ranging) else None
 
 
-def dense_map(view: View, indices: Sequence[Expr], iters: Iteration) -> list[Interval] | None:
+def dense_map(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list[Interval] | None:
     """The values of other indices, if the map from the loops inside to them has no holes."""
-    s, loops = view.s, dict[Var, int]()
-    values: list[Expr] = []
+    s, loops = view.s, dict[ir.Var, int]()
+    values: list[ir.Expr] = []
     for index in indices:
-        value = substitute(index, iters)
+        value = ir.substitute(index, iters)
         while mixed := [v for v in variables(value) if view.side(v) == MIXED]:
-            value = substitute(value, {v: e for v in mixed if (e := s.definition(v)) is not None})
+            value = ir.substitute(value, {v: e for v in mixed if (e := s.definition(v)) is not None})
         for var in variables(value):
             if view.is_inner(var):
-                extent = as_int(s.extents[var])
+                extent = ir.as_int(s.extents[var])
                 if not extent:
                     return None
                 loops[var] = extent
@@ -208,13 +208,13 @@ def dense_map(view: View, indices: Sequence[Expr], iters: Iteration) -> list[Int
     if not are_independent(s, loops):
         return None
     found: list[Interval] = []
-    offsets: list[Expr] = []
+    offsets: list[ir.Expr] = []
     for value in values:
         hull = relax(value, loops, Domain())
-        count = None if hull is None else as_int(hull[1])
+        count = None if hull is None else ir.as_int(hull[1])
         if hull is None or count is None:
             return None
-        number = as_int(hull[0])
+        number = ir.as_int(hull[0])
         found.append(Interval({}, number or 0, count, s.resolve(hull[0]) if number is None else None))
         offsets.append(simplify(value - hull[0], Domain(loops)))
     onto = iteration_map(offsets, loops)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..ir import INDEX, Binary, Const, Expr, Unary, Var, as_int, expr_key, loads
+from .. import ir
 from .constraint import constraints_of
 from .definitions import FusedDigit
 from .form import Form, variables
@@ -50,24 +50,24 @@ class Instance:
         self,
         system: System,
         nest: Variables,
-        known: Mapping[Var, Linear] | None = None,
-        iters: Mapping[Var, Expr] | None = None,
+        known: Mapping[ir.Var, Linear] | None = None,
+        iters: Mapping[ir.Var, ir.Expr] | None = None,
         twin: Instance | None = None,
     ) -> None:
         self.system, self.nest = system, nest
-        self.known: dict[Var, Linear] = dict(known or {})
+        self.known: dict[ir.Var, Linear] = dict(known or {})
         self.iters = iters or {}
         self.twin = twin
         self.named: dict[Hashable, Linear] = {}  # what a twin may be written by
         self.opaques: dict[Hashable, tuple[list[Linear], Linear]] = {}
 
-    def extent(self, var: Var) -> int | None:
+    def extent(self, var: ir.Var) -> int | None:
         extent = self.nest.extents.get(var)
-        return None if extent is None else as_int(extent)
+        return None if extent is None else ir.as_int(extent)
 
     # --- variables ---
 
-    def variable(self, var: Var) -> Linear:
+    def variable(self, var: ir.Var) -> Linear:
         found = self.known.get(var)
         if found is not None:
             return found
@@ -85,15 +85,15 @@ class Instance:
         self.known[var] = found
         return found
 
-    def loop(self, var: Var) -> Linear:
+    def loop(self, var: ir.Var) -> Linear:
         extent = self.nest.extents.get(var)
-        count = None if extent is None else as_int(extent)
+        count = None if extent is None else ir.as_int(extent)
         new = self.fresh(0, (WIDE if count is None else count) - 1, var)
         if count is None and extent is not None:
             self.require(new.plus(self.value(extent), -1), -math.inf, -1)
         return new
 
-    def number(self, digits: Sequence[Var]) -> Linear:
+    def number(self, digits: Sequence[ir.Var]) -> Linear:
         """The number with these digits."""
         strides = self.strides(digits)
         if strides is None:
@@ -103,7 +103,7 @@ class Instance:
             total = total.plus(self.variable(digit), stride)
         return total
 
-    def strides(self, digits: Sequence[Var]) -> list[int] | None:
+    def strides(self, digits: Sequence[ir.Var]) -> list[int] | None:
         """What each digit counts for; None if that is no constant."""
         found = [1]
         for digit in reversed(digits[1:]):
@@ -128,38 +128,38 @@ class Instance:
 
     # --- expressions ---
 
-    def value(self, e: Expr) -> Linear:
-        if isinstance(e, Var):
+    def value(self, e: ir.Expr) -> Linear:
+        if isinstance(e, ir.Var):
             return self.variable(e)
-        if e.dtype != INDEX:
+        if e.dtype != ir.INDEX:
             return self.fresh(-WIDE, WIDE)  # narrower integers wrap round
-        if isinstance(e, Const):
+        if isinstance(e, ir.Const):
             return Linear({}, int(e.value))
-        if isinstance(e, Unary) and e.op == "-":
+        if isinstance(e, ir.Unary) and e.op == "-":
             return self.value(e.a).times(-1)
-        if isinstance(e, Binary):
+        if isinstance(e, ir.Binary):
             return self.binary(e)
         return self.fresh(-WIDE, WIDE)
 
-    def binary(self, e: Binary) -> Linear:
+    def binary(self, e: ir.Binary) -> Linear:
         if e.op in ("+", "-"):
             return self.value(e.a).plus(self.value(e.b), 1 if e.op == "+" else -1)
         if e.op == "*":
             for one, other in ((e.a, e.b), (e.b, e.a)):
-                if (factor := as_int(other)) is not None:
+                if (factor := ir.as_int(other)) is not None:
                     return self.value(one).times(factor)
-        divisor = as_int(e.b)
+        divisor = ir.as_int(e.b)
         if e.op in ("//", "%") and divisor is not None and divisor > 0:
             return self.divide(self.value(e.a), divisor, id(e))[e.op == "%"]
         if e.op in ("min", "max"):
             return self.least(self.value(e.a), self.value(e.b), 1 if e.op == "min" else -1, id(e))
         return self.opaque(e)
 
-    def opaque(self, e: Expr) -> Linear:
+    def opaque(self, e: ir.Expr) -> Linear:
         """What is not linear may be anything; but the same if all it depends on is."""
-        if loads(e):
+        if ir.loads(e):
             return self.fresh(-WIDE, WIDE)
-        name = expr_key(e)
+        name = ir.expr_key(e)
         inputs = [self.variable(v) for v in variables(e)]
         known = self.twin.opaques.get(name) if self.twin is not None else None
         if known is not None and known[0] == inputs:
@@ -219,12 +219,12 @@ class Instance:
     def require(self, value: Linear, low: float, high: float) -> None:
         self.system.require(value.terms, low - value.const, high - value.const)
 
-    def assume(self, test: Expr) -> None:
+    def assume(self, test: ir.Expr) -> None:
         """Require a condition as far as it compares sums; without the rest of it more is possible."""
         for value, low, high in self.comparisons(test) or ():
             self.require(value, low, high)
 
-    def comparisons(self, test: Expr) -> list[tuple[Linear, float, float]] | None:
+    def comparisons(self, test: ir.Expr) -> list[tuple[Linear, float, float]] | None:
         """A conjunction as sums and the bounds they must lie in; None if there is more to it."""
         found = constraints_of(test)
         return None if found is None else [(self.total(c.form), c.low, c.high) for c in found]

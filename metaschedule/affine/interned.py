@@ -7,45 +7,45 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..ir import INDEX, Binary, Const, Expr, Var, binary, substitute
+from .. import ir
 
 
 @lru_cache(maxsize=8192)
-def number(value: int) -> Const:
-    return Const(value, INDEX)
+def number(value: int) -> ir.Const:
+    return ir.Const(value, ir.INDEX)
 
 
 @lru_cache(maxsize=8192)
-def less(e: Expr, limit: Expr) -> Expr:
+def less(e: ir.Expr, limit: ir.Expr) -> ir.Expr:
     """`e < limit`, as the operators build it."""
-    return binary("<", e, limit)
+    return ir.binary("<", e, limit)
 
 
 @lru_cache(maxsize=8192)
-def product(a: Expr, b: Expr) -> Expr:
+def product(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """`a * b`, likewise."""
     return a * b
 
 
 @lru_cache(maxsize=8192)
-def replaced(e: Expr, old: tuple[Var, ...], new: tuple[Expr, ...]) -> Expr:
+def replaced(e: ir.Expr, old: tuple[ir.Var, ...], new: tuple[ir.Expr, ...]) -> ir.Expr:
     """`e` with other expressions for variables."""
-    return substitute(e, dict(zip(old, new, strict=True)))
+    return ir.substitute(e, dict(zip(old, new, strict=True)))
 
 
 @lru_cache(maxsize=8192)
-def times(e: Expr, factor: int) -> Expr:
+def times(e: ir.Expr, factor: int) -> ir.Expr:
     """`e * factor` as the operators build it, without looking at types."""
-    return e if factor == 1 else Binary("*", e, number(factor), INDEX)
+    return e if factor == 1 else ir.Binary("*", e, number(factor), ir.INDEX)
 
 
 @lru_cache(maxsize=8192)
-def plus(e: Expr | None, other: Expr | int) -> Expr:
+def plus(e: ir.Expr | None, other: ir.Expr | int) -> ir.Expr:
     """`e + other`, likewise; `other` if there is no `e`."""
     if isinstance(other, int):
         if e is None:
             return number(other)
         if other < 0:
-            return Binary("-", e, number(-other), INDEX)
-        return Binary("+", e, number(other), INDEX) if other else e
-    return other if e is None else Binary("+", e, other, INDEX)
+            return ir.Binary("-", e, number(-other), ir.INDEX)
+        return ir.Binary("+", e, number(other), ir.INDEX) if other else e
+    return other if e is None else ir.Binary("+", e, other, ir.INDEX)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .. import ir
 from ..arith import iteration_map, relax, simplify
-from ..ir import INDEX, Const, Expr, Iter, Var, as_int, loads
 from .form import form_of
 from .view import Interval, View
 
-Solve = Callable[[Sequence[Expr]], dict[Var, Expr]]
+Solve = Callable[[Sequence[ir.Expr]], dict[ir.Var, ir.Expr]]
 
 
 @dataclass(slots=True)
@@ -32,30 +32,31 @@ class Inverse:
 
 
 @lru_cache(maxsize=4096)
-def find_inverse(iters: tuple[Iter, ...], indices: tuple[Expr, ...]) -> Inverse | None:
+def find_inverse(iters: tuple[ir.Iter, ...], indices: tuple[ir.Expr, ...]) -> Inverse | None:
     """None if iterators with different values may have the same indices, or that is not known."""
-    extents: dict[Var, int] = {}
+    extents: dict[ir.Var, int] = {}
     for it in iters:
-        size = as_int(it.extent)
+        size = ir.as_int(it.extent)
         if size is None:
             return None
         extents[it.var] = size
-    plain = [i for i in indices if isinstance(i, Var)]
-    if len(plain) == len(set(plain)) and all(isinstance(i, (Var, Const)) for i in indices):
+    plain = [i for i in indices if isinstance(i, ir.Var)]
+    if len(plain) == len(set(plain)) and all(isinstance(i, (ir.Var, ir.Const)) for i in indices):
         units = [v for v in extents if v not in set(plain)]
         if any(extents[v] != 1 for v in units) or any(v not in extents for v in plain):
             return None
 
-        def pick(values: Sequence[Expr]) -> dict[Var, Expr]:
-            found: dict[Var, Expr] = {v: Const(0, INDEX) for v in units}
-            found.update((i, x) for i, x in zip(indices, values, strict=True) if isinstance(i, Var))
+        def pick(values: Sequence[ir.Expr]) -> dict[ir.Var, ir.Expr]:
+            found: dict[ir.Var, ir.Expr] = {v: ir.Const(0, ir.INDEX) for v in units}
+            found.update((i, x) for i, x in zip(indices, values, strict=True) if isinstance(i, ir.Var))
             return found
 
         ranges = [
-            (0, extents[i] - 1) if isinstance(i, Var) else (as_int(i) or 0, as_int(i) or 0) for i in indices
+            (0, extents[i] - 1) if isinstance(i, ir.Var) else (ir.as_int(i) or 0, ir.as_int(i) or 0)
+            for i in indices
         ]
         return Inverse(ranges, True, pick)
-    if loads(*indices):
+    if ir.loads(*indices):
         return None
     mapped = iteration_map(indices, extents)
     if mapped is None or not mapped.injective:
@@ -67,23 +68,23 @@ def find_inverse(iters: tuple[Iter, ...], indices: tuple[Expr, ...]) -> Inverse 
     )
 
 
-def shifted_variable(index: Expr) -> tuple[Var | None, int] | None:
+def shifted_variable(index: ir.Expr) -> tuple[ir.Var | None, int] | None:
     """(variable, offset) of `v`, `v + c`, `c + v`, `v - c` or (None, c) of a constant."""
-    if type(index) is Var:
+    if type(index) is ir.Var:
         return index, 0
     terms, offset = form_of(index)
     if not terms:
         return None, offset
     (var, factor), *rest = terms
-    return (var, offset) if isinstance(var, Var) and factor == 1 and not rest else None
+    return (var, offset) if isinstance(var, ir.Var) and factor == 1 and not rest else None
 
 
 def preimage(
-    view: View, iters: Sequence[Iter], indices: Sequence[Expr], box: Sequence[Interval]
-) -> dict[Var, Interval]:
+    view: View, iters: Sequence[ir.Iter], indices: Sequence[ir.Expr], box: Sequence[Interval]
+) -> dict[ir.Var, Interval]:
     """Per iterator an interval of all values with which `indices` may lie in a box; an iterator that is not
     there may have any."""
-    found: dict[Var, Interval] = {}
+    found: dict[ir.Var, Interval] = {}
     whole = True
     for index, x in zip(indices, box, strict=True):
         shifted = shifted_variable(index)
@@ -97,7 +98,7 @@ def preimage(
     if known is None:
         return found
     # The element at distances d from the start of the box.
-    distances = {Var("d"): x.extent for x in box}
+    distances = {ir.Var("d"): x.extent for x in box}
     elements = [view.s.resolve(x.shifted(d)) for x, d in zip(box, distances, strict=True)]
     for var, value in known.solve(elements).items():
         if var in found:
@@ -105,6 +106,6 @@ def preimage(
         hull = relax(value, distances, view.domain)
         count = None if hull is None else view.domain.bounds(hull[1])[1]
         if hull is not None and count is not None:
-            start = as_int(hull[0])
+            start = ir.as_int(hull[0])
             found[var] = Interval({}, start or 0, max(count, 0), hull[0] if start is None else None, False)
     return found

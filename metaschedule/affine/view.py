@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .. import ir
 from ..arith import Domain, relax
-from ..ir import Block, Expr, Var, as_int, loads, same_expr, substitute
 from .constraint import upper_limits
 from .definitions import FusedDigit, Split
 from .form import Form, Iteration, bound_form
@@ -28,15 +28,15 @@ OUTSIDE, INSIDE, MOVING, MIXED = 1, -1, 2, 0  # where the loops of a variable ar
 class Interval:
     """`extent` values, from `other` + the sum of `terms` + `offset` on; of variables outside of a view."""
 
-    terms: dict[Var, int]
+    terms: dict[ir.Var, int]
     offset: int
     extent: int
-    other: Expr | None = None  # what is not linear
+    other: ir.Expr | None = None  # what is not linear
     dense: bool = True  # whether all values in between are taken, for every value of the variables
 
     @property
-    def start(self) -> Expr:
-        value: Expr | None = self.other
+    def start(self) -> ir.Expr:
+        value: ir.Expr | None = self.other
         for var, factor in self.terms.items():
             value = plus(value, times(var, factor))
         return plus(value, self.offset)
@@ -45,7 +45,7 @@ class Interval:
     def is_fixed(self) -> bool:
         return not self.terms and self.other is None
 
-    def shifted(self, by: Expr) -> Expr:
+    def shifted(self, by: ir.Expr) -> ir.Expr:
         """`start + by`."""
         return by if self.is_fixed and not self.offset else plus(self.start, by)
 
@@ -64,27 +64,27 @@ class View:
 
     __slots__ = ("definitions", "key", "moving", "outside", "placed", "s", "sides")
 
-    def __init__(self, s: Nest, key: Key, moving: Var | None = None) -> None:
+    def __init__(self, s: Nest, key: Key, moving: ir.Var | None = None) -> None:
         self.s, self.key, self.moving = s, key, moving
         self.definitions = s.definitions
-        self.outside: set[Var] = set()
+        self.outside: set[ir.Var] = set()
         if not isinstance(key, str):
             self.outside.update(s.loops_around(key))
-            if isinstance(key, Var):
+            if isinstance(key, ir.Var):
                 self.outside.add(key)
-        self.sides: dict[Var, int] = {} if moving is None else {moving: MOVING}
+        self.sides: dict[ir.Var, int] = {} if moving is None else {moving: MOVING}
         self.placed: dict[tuple[Form, bool], Any] = {}  # memory of `alias.placed`
 
     # --- which side ---
 
-    def is_outer(self, var: Var) -> bool:
+    def is_outer(self, var: ir.Var) -> bool:
         """Whether all of a variable is fixed here. An iterator of the block around is."""
         return self.side(var) == OUTSIDE
 
-    def is_inner(self, var: Var) -> bool:
+    def is_inner(self, var: ir.Var) -> bool:
         return self.side(var) == INSIDE
 
-    def side(self, var: Var) -> int:
+    def side(self, var: ir.Var) -> int:
         """Where all loops of a variable are."""
         found = self.sides.get(var)
         if found is None:
@@ -104,22 +104,22 @@ class View:
 
     # --- sums ---
 
-    def linear(self, e: Expr, iters: Iteration) -> tuple[dict[Var, int], dict[Var, int], int] | None:
+    def linear(self, e: ir.Expr, iters: Iteration) -> tuple[dict[ir.Var, int], dict[ir.Var, int], int] | None:
         """`e`, with bindings for iterators, as a sum over variables outside, one over variables inside, and a
         constant; None if it is none."""
         found = bound_form(e, iters)
         if found is None:
             return None
-        outer: dict[Var, int] = {}
-        inner: dict[Var, int] = {}
+        outer: dict[ir.Var, int] = {}
+        inner: dict[ir.Var, int] = {}
         for var, c in found[0]:
-            if type(var) is not Var or not self.add(var, c, outer, inner):
+            if type(var) is not ir.Var or not self.add(var, c, outer, inner):
                 return None
         if 0 in outer.values() or 0 in inner.values():
             outer, inner = ({v: c for v, c in terms.items() if c} for terms in (outer, inner))
         return outer, inner, found[1]
 
-    def add(self, var: Var, factor: int, outer: dict[Var, int], inner: dict[Var, int]) -> bool:
+    def add(self, var: ir.Var, factor: int, outer: dict[ir.Var, int], inner: dict[ir.Var, int]) -> bool:
         if side := self.side(var):
             terms = outer if side == OUTSIDE else inner
             terms[var] = terms.get(var, 0) + factor
@@ -136,14 +136,14 @@ class View:
 
     # --- spans ---
 
-    def values(self, var: Var, block: Block | None) -> int | None:
+    def values(self, var: ir.Var, block: ir.Block | None) -> int | None:
         """How many values from 0 on a variable takes, in the instances of a block that its tests let run."""
         s = self.s
         known = s.definitions.get(var)
         tested = None if block is None or not block.predicate else upper_limits(block.predicate).get(var)
         if known is None:
             extent = s.extents.get(var)
-            count = as_int(extent) if extent is not None else iterator_extent(s, self.key, var)
+            count = ir.as_int(extent) if extent is not None else iterator_extent(s, self.key, var)
             return count if tested is None or count is None else min(count, tested)
         extent = s.fixed_extent(var)
         if extent is None or tested is not None:
@@ -163,10 +163,12 @@ class View:
             stride *= size
         return reach
 
-    def interval(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Interval:
+    def interval(
+        self, start: ir.Expr, extent: ir.Expr, block: ir.Block, iters: Iteration, size: int
+    ) -> Interval:
         """What `start` (and `extent` values from there) covers as the loops inside range; all of the `size`
         values that there are if not known."""
-        width = as_int(extent)
+        width = ir.as_int(extent)
         found = None if width is None else self.linear(start, iters)
         if found is None or width is None:
             return self.relaxed(start, extent, block, iters, size)
@@ -185,20 +187,22 @@ class View:
             steps.append((abs(c), count))
         return Interval(terms, low, high - low + 1, dense=fills(steps, width))
 
-    def relaxed(self, start: Expr, extent: Expr, block: Block, iters: Iteration, size: int) -> Interval:
+    def relaxed(
+        self, start: ir.Expr, extent: ir.Expr, block: ir.Block, iters: Iteration, size: int
+    ) -> Interval:
         """What is no sum, by the general analysis."""
         s, whole = self.s, Interval({}, 0, size, dense=False)
-        first, width = s.resolve(substitute(start, iters)), s.resolve(substitute(extent, iters))
+        first, width = s.resolve(ir.substitute(start, iters)), s.resolve(ir.substitute(extent, iters))
         outer, inner = Domain(), {}
         for var in s.loops_around(block.name):
             count = s.resolve(s.extents[var])
-            if loads(count):
+            if ir.loads(count):
                 return whole
             if var in self.outside:
                 outer = outer.with_loop(var, count)
             else:
                 inner[var] = count
-        if loads(first, width):
+        if ir.loads(first, width):
             return whole
         low, high = relax(first, inner, outer), relax(first + width - 1, inner, outer)
         if low is None or high is None:
@@ -206,7 +210,7 @@ class View:
         most = outer.bounds(high[0] + high[1] - low[0])[1]
         if most is None:
             return whole
-        number = as_int(low[0])
+        number = ir.as_int(low[0])
         if number is not None:
             return Interval({}, number, max(most, 0), dense=False)
         return Interval({}, 0, max(most, 0), other=low[0], dense=False)
@@ -227,13 +231,15 @@ class View:
 
     def same_start(self, a: Interval, b: Interval) -> bool:
         """Whether two spans certainly start at one place, but for their offsets."""
-        if a.other is not b.other and (a.other is None or b.other is None or not same_expr(a.other, b.other)):
+        if a.other is not b.other and (
+            a.other is None or b.other is None or not ir.same_expr(a.other, b.other)
+        ):
             return False
         return a.terms == b.terms or self.loops_of(a) == self.loops_of(b)
 
-    def loops_of(self, span: Interval) -> dict[Var, int]:
+    def loops_of(self, span: Interval) -> dict[ir.Var, int]:
         """The terms of an interval in terms of loops and digits of fused loops, where that is possible."""
-        terms: dict[Var, int] = {}
+        terms: dict[ir.Var, int] = {}
         waiting = list(span.terms.items())
         while waiting:
             var, factor = waiting.pop()
@@ -260,7 +266,7 @@ class View:
     @property
     def domain(self) -> Domain:
         """The loops outside."""
-        if not isinstance(self.key, Var):
+        if not isinstance(self.key, ir.Var):
             return Domain() if isinstance(self.key, str) else self.s.domain(self.key)
         return self.s.domain(self.key).with_loop(self.key, self.s.resolve(self.s.extents[self.key]))
 
@@ -280,12 +286,12 @@ def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:
     return True
 
 
-def iterator_extent(s: Nest, key: Key, var: Var) -> int | None:
+def iterator_extent(s: Nest, key: Key, var: ir.Var) -> int | None:
     """The extent of an iterator of a block around a place."""
     around = [*([key] if isinstance(key, str) else []), *(s.ancestors(key) if key is not ROOT else ())]
     for above in around:
         if isinstance(above, str) and above is not ROOT:
             for it in s.nodes[above].iters:
                 if it.var is var:
-                    return as_int(it.extent)
+                    return ir.as_int(it.extent)
     return None

@@ -14,23 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from ..ir import (
-    INDEX,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Select,
-    Unary,
-    Var,
-    integer_limits,
-    is_float,
-    is_integer,
-    map_operands,
-    operands,
-)
+from .. import ir
 from .bounds import lower, reached, upper
 from .comparison import MIRRORED, NEGATED, always, never_zero, reduce
 from .division import atom, divide_any, floordiv, remainder
@@ -50,35 +34,35 @@ if TYPE_CHECKING:
     from .domain import Domain
 
 
-def canonical(e: Expr, domain: Domain) -> Poly:
+def canonical(e: ir.Expr, domain: Domain) -> Poly:
     """The value of an integer expression as a polynomial."""
-    if isinstance(e, Var):
+    if isinstance(e, ir.Var):
         value = domain.singletons.get(e) if domain.singletons else None
         return {(e,): 1} if value is None else constant(value)
-    if isinstance(e, Const):
+    if isinstance(e, ir.Const):
         return constant(int(e.value))
-    if isinstance(e, Binary):
+    if isinstance(e, ir.Binary):
         return unwrapped(arithmetic(e, domain), e, domain)
-    if isinstance(e, Load):
+    if isinstance(e, ir.Load):
         indices = tuple([canonical(index, domain) for index in e.indices])
         key = (e.buffer, tuple([freeze(index) for index in indices]))
         return atom(Composite("load", (e.buffer, indices), key), domain)
-    if isinstance(e, Select):
+    if isinstance(e, ir.Select):
         return choice(e, domain)
-    if isinstance(e, Cast):
-        if is_integer(e.a.dtype):
+    if isinstance(e, ir.Cast):
+        if ir.is_integer(e.a.dtype):
             return unwrapped(canonical(e.a, domain), e, domain)
         if e.a.dtype == "bool":
             condition = rewrite(e.a, domain)
-            if isinstance(condition, Const):
+            if isinstance(condition, ir.Const):
                 return constant(int(condition.value))
-            return opaque(Cast(condition, INDEX), domain)
+            return opaque(ir.Cast(condition, ir.INDEX), domain)
         return opaque(e, domain)
-    if isinstance(e, Unary):
+    if isinstance(e, ir.Unary):
         p = canonical(e.a, domain)
         p = scale(p, -1) if e.op == "-" else add(constant(-1), p, -1)
         return unwrapped(p, e, domain)
-    if isinstance(e, Call) and e.name == "abs":
+    if isinstance(e, ir.Call) and e.name == "abs":
         p = canonical(e.args[0], domain)
         if reached(lower(p, domain, 0), 0):
             return p
@@ -87,7 +71,7 @@ def canonical(e: Expr, domain: Domain) -> Poly:
     return opaque(e, domain)
 
 
-def arithmetic(e: Binary, domain: Domain) -> Poly:
+def arithmetic(e: ir.Binary, domain: Domain) -> Poly:
     """A binary operation on unbounded integers."""
     a, b, op = canonical(e.a, domain), canonical(e.b, domain), e.op
     if op == "+":
@@ -105,7 +89,7 @@ def arithmetic(e: Binary, domain: Domain) -> Poly:
     if op in ("min", "max"):
         return extremum(op, a, b, domain)
     value = as_constant(b)
-    if value is not None and e.dtype == INDEX and 0 <= value < 63:
+    if value is not None and e.dtype == ir.INDEX and 0 <= value < 63:
         if op == "<<":
             return scale(a, 1 << value)
         if op == ">>":
@@ -115,11 +99,11 @@ def arithmetic(e: Binary, domain: Domain) -> Poly:
     return opaque(e, domain)
 
 
-def unwrapped(p: Poly, e: Expr, domain: Domain) -> Poly:
+def unwrapped(p: Poly, e: ir.Expr, domain: Domain) -> Poly:
     """p, the unbounded value of e, if that is certainly what e's dtype holds."""
-    if e.dtype == INDEX:
+    if e.dtype == ir.INDEX:
         return p
-    least, most = integer_limits(e.dtype)
+    least, most = ir.integer_limits(e.dtype)
     if reached(lower(p, domain, least), least):
         high = upper(p, domain, most)
         if high is not None and high <= most:
@@ -137,9 +121,9 @@ def extremum(op: str, a: Poly, b: Poly, domain: Domain) -> Poly:
     return atom(Composite(op, (a, b), key), domain)
 
 
-def choice(e: Select, domain: Domain) -> Poly:
+def choice(e: ir.Select, domain: Domain) -> Poly:
     condition = rewrite(e.cond, domain)
-    if isinstance(condition, Const):
+    if isinstance(condition, ir.Const):
         return canonical(e.a if condition.value else e.b, domain)
     a = canonical(e.a, domain.with_fact(condition))
     b = canonical(e.b, domain.with_fact(~condition))
@@ -149,130 +133,130 @@ def choice(e: Select, domain: Domain) -> Poly:
     return atom(Composite("select", (condition, a, b), key), domain)
 
 
-def opaque(e: Expr, domain: Domain) -> Poly:
-    e = map_operands(e, lambda child: rewrite(child, domain))
+def opaque(e: ir.Expr, domain: Domain) -> Poly:
+    e = ir.map_operands(e, lambda child: rewrite(child, domain))
     return atom(Composite("expr", (e,), structure(e, domain)), domain)
 
 
-def structure(e: Expr, domain: Domain) -> Hashable:
+def structure(e: ir.Expr, domain: Domain) -> Hashable:
     """A key that expressions of equal form share; sums and products in it count by value."""
-    if isinstance(e, Var):
+    if isinstance(e, ir.Var):
         return e
-    if isinstance(e, Const):
+    if isinstance(e, ir.Const):
         return (repr(e.value), e.dtype)
     head: Hashable = None
-    if isinstance(e, Binary):
-        if e.dtype == INDEX and e.op in ("+", "-", "*"):
+    if isinstance(e, ir.Binary):
+        if e.dtype == ir.INDEX and e.op in ("+", "-", "*"):
             return freeze(canonical(e, domain))
         head = e.op
-    elif isinstance(e, Load):
+    elif isinstance(e, ir.Load):
         head = e.buffer
-    elif isinstance(e, Unary):
+    elif isinstance(e, ir.Unary):
         head = e.op
-    elif isinstance(e, Call):
+    elif isinstance(e, ir.Call):
         head = e.name
-    return (type(e), head, e.dtype, tuple([structure(child, domain) for child in operands(e)]))
+    return (type(e), head, e.dtype, tuple([structure(child, domain) for child in ir.operands(e)]))
 
 
 # --- expressions to expressions -------------------------------------------------------------------
 
 
-def rewrite(e: Expr, domain: Domain) -> Expr:
+def rewrite(e: ir.Expr, domain: Domain) -> ir.Expr:
     """An expression of equal value at every point of the domain, of the same dtype."""
-    if isinstance(e, Const) or (isinstance(e, Var) and e not in domain.singletons):
+    if isinstance(e, ir.Const) or (isinstance(e, ir.Var) and e not in domain.singletons):
         return e
     dtype = e.dtype
     try:
-        if dtype == INDEX:
+        if dtype == ir.INDEX:
             return express(canonical(e, domain), domain)
         if dtype == "bool":
             return condition(e, domain)
-        if is_integer(dtype):
+        if ir.is_integer(dtype):
             value = as_constant(canonical(e, domain))
             if value is not None:
-                return Const(value, dtype)
+                return ir.Const(value, dtype)
     except TooLarge:
         pass
-    if isinstance(e, Select):
+    if isinstance(e, ir.Select):
         return select(e, domain)  # pyright: ignore[reportArgumentType]
-    return map_operands(e, lambda child: rewrite(child, domain))
+    return ir.map_operands(e, lambda child: rewrite(child, domain))
 
 
-def select(e: Select, domain: Domain) -> Expr:
+def select(e: ir.Select, domain: Domain) -> ir.Expr:
     cond = rewrite(e.cond, domain)
-    if isinstance(cond, Const):
+    if isinstance(cond, ir.Const):
         return rewrite(e.a if cond.value else e.b, domain)
     a, b = branch(e.a, cond, domain), branch(e.b, ~cond, domain)
     if same(a, b):
         return a
-    return Select(cond, a, b, e.dtype)
+    return ir.Select(cond, a, b, e.dtype)
 
 
-def branch(e: Expr, cond: Expr, domain: Domain) -> Expr:
+def branch(e: ir.Expr, cond: ir.Expr, domain: Domain) -> ir.Expr:
     """What is evaluated only where a condition holds."""
-    if isinstance(e, Const):
+    if isinstance(e, ir.Const):
         return e
     return rewrite(e, domain.with_fact(cond))
 
 
-def condition(e: Expr, domain: Domain) -> Expr:
-    if isinstance(e, Binary):
+def condition(e: ir.Expr, domain: Domain) -> ir.Expr:
+    if isinstance(e, ir.Binary):
         if e.op in ("and", "or"):
             return logical(e, domain)
-        if e.op in NEGATED and is_integer(e.a.dtype):
+        if e.op in NEGATED and ir.is_integer(e.a.dtype):
             return compare(e, domain)
-    elif isinstance(e, Unary) and e.op == "not":
+    elif isinstance(e, ir.Unary) and e.op == "not":
         inner = e.a
-        if isinstance(inner, Binary) and inner.op in NEGATED and not is_float(inner.a.dtype):
-            return rewrite(Binary(NEGATED[inner.op], inner.a, inner.b, "bool"), domain)
-        if isinstance(inner, Unary) and inner.op == "not":
+        if isinstance(inner, ir.Binary) and inner.op in NEGATED and not ir.is_float(inner.a.dtype):
+            return rewrite(ir.Binary(NEGATED[inner.op], inner.a, inner.b, "bool"), domain)
+        if isinstance(inner, ir.Unary) and inner.op == "not":
             return rewrite(inner.a, domain)
         inner = rewrite(inner, domain)
-        return Const(not inner.value, "bool") if isinstance(inner, Const) else known(~inner, domain)
-    elif isinstance(e, Select):
+        return ir.Const(not inner.value, "bool") if isinstance(inner, ir.Const) else known(~inner, domain)
+    elif isinstance(e, ir.Select):
         return select(e, domain)
-    elif isinstance(e, Cast) and is_integer(e.a.dtype):
+    elif isinstance(e, ir.Cast) and ir.is_integer(e.a.dtype):
         p = canonical(e.a, domain)
         if always("!=", p, domain):
-            return Const(True, "bool")
+            return ir.Const(True, "bool")
         if always("==", p, domain):
-            return Const(False, "bool")
-    return known(map_operands(e, lambda child: rewrite(child, domain)), domain)
+            return ir.Const(False, "bool")
+    return known(ir.map_operands(e, lambda child: rewrite(child, domain)), domain)
 
 
-def known(e: Expr, domain: Domain) -> Expr:
+def known(e: ir.Expr, domain: Domain) -> ir.Expr:
     """A condition that stays as it is, unless it or its negation is a fact."""
-    if domain.known and not isinstance(e, Const):
+    if domain.known and not isinstance(e, ir.Const):
         truth = domain.known.get(structure(e, domain))
         if truth is not None:
-            return Const(truth, "bool")
+            return ir.Const(truth, "bool")
     return e
 
 
-def logical(e: Binary, domain: Domain) -> Expr:
+def logical(e: ir.Binary, domain: Domain) -> ir.Expr:
     a = rewrite(e.a, domain)
     stop = e.op == "or"  # the value of `a` that decides
-    if isinstance(a, Const):
+    if isinstance(a, ir.Const):
         return a if a.value is stop else rewrite(e.b, domain)
     # The second operand is evaluated only where the first has not decided.
     b = rewrite(e.b, domain.with_fact(~a if stop else a))
-    if isinstance(b, Const):
+    if isinstance(b, ir.Const):
         return b if b.value is stop else a
-    return Binary(e.op, a, b, "bool")
+    return ir.Binary(e.op, a, b, "bool")
 
 
-def compare(e: Binary, domain: Domain) -> Expr:
+def compare(e: ir.Binary, domain: Domain) -> ir.Expr:
     """A comparison of integers: decided, or with common parts and factors removed."""
     p = add(canonical(e.a, domain), canonical(e.b, domain), -1)
     if always(e.op, p, domain):
-        return Const(True, "bool")
+        return ir.Const(True, "bool")
     if always(NEGATED[e.op], p, domain):
-        return Const(False, "bool")
-    if e.a.dtype != INDEX:
-        return map_operands(e, lambda child: rewrite(child, domain))
+        return ir.Const(False, "bool")
+    if e.a.dtype != ir.INDEX:
+        return ir.map_operands(e, lambda child: rewrite(child, domain))
     op, p = reduce(e.op, p)
     if op in ("==", "!=") and never_zero(p):
-        return Const(op == "!=", "bool")
+        return ir.Const(op == "!=", "bool")
     found, offset = terms(p, domain)
     if all(c < 0 for c, _ in found):
         op, offset, found = MIRRORED[op], -offset, [(-c, t) for c, t in found]
@@ -282,27 +266,27 @@ def compare(e: Binary, domain: Domain) -> Expr:
     if right and (op, offset) in STEPS:
         op, offset = STEPS[op, offset], 0
     if right and offset > 0:
-        return Binary(op, total(left, offset), total(right, 0), "bool")
-    return Binary(op, total(left, 0), total(right, -offset), "bool")
+        return ir.Binary(op, total(left, offset), total(right, 0), "bool")
+    return ir.Binary(op, total(left, 0), total(right, -offset), "bool")
 
 
 STEPS = {("<=", 1): "<", ("<", -1): "<=", (">=", -1): ">", (">", 1): ">="}
 
 
-def same(a: Expr, b: Expr) -> bool:
+def same(a: ir.Expr, b: ir.Expr) -> bool:
     """Whether two expressions are the same tree over the same variables and buffers."""
     if a is b:
         return True
-    if isinstance(a, Var) or type(a) is not type(b):
+    if isinstance(a, ir.Var) or type(a) is not type(b):
         return False
-    if isinstance(a, Binary) and isinstance(b, Binary):
+    if isinstance(a, ir.Binary) and isinstance(b, ir.Binary):
         return a.op == b.op and a.dtype == b.dtype and same(a.a, b.a) and same(a.b, b.b)
-    if isinstance(a, Const) and isinstance(b, Const):
+    if isinstance(a, ir.Const) and isinstance(b, ir.Const):
         return a.dtype == b.dtype and repr(a.value) == repr(b.value)  # -0.0 is not 0.0
-    if isinstance(a, Load) and isinstance(b, Load) and a.buffer is not b.buffer:
+    if isinstance(a, ir.Load) and isinstance(b, ir.Load) and a.buffer is not b.buffer:
         return False
-    if isinstance(a, Unary) and isinstance(b, Unary) and a.op != b.op:
+    if isinstance(a, ir.Unary) and isinstance(b, ir.Unary) and a.op != b.op:
         return False
-    if isinstance(a, Call) and isinstance(b, Call) and a.name != b.name:
+    if isinstance(a, ir.Call) and isinstance(b, ir.Call) and a.name != b.name:
         return False
-    return a.dtype == b.dtype and all(map(same, operands(a), operands(b)))
+    return a.dtype == b.dtype and all(map(same, ir.operands(a), ir.operands(b)))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..ir import Binary, Expr, Var, as_expr, as_int, map_operands, operands, substitute
+from .. import ir
 from .canonical import canonical
 from .comparison import always, tightened
 from .division import floordiv
@@ -31,7 +31,7 @@ ROUNDS = 16  # each round removes a variable or a predicate, so that few are nee
 class Digit:
     """(source // lower) % extent, a value in [0, extent)."""
 
-    source: Expr
+    source: ir.Expr
     lower: int
     extent: int
 
@@ -48,16 +48,16 @@ class Loops:
     """Bindings over loop variables, rewritten until each divided variable stands alone."""
 
     def __init__(
-        self, bindings: Sequence[Expr], extents: Mapping[Var, int], predicate: Sequence[Expr]
+        self, bindings: Sequence[ir.Expr], extents: Mapping[ir.Var, int], predicate: Sequence[ir.Expr]
     ) -> None:
         self.extents = dict(extents)
         self.original = tuple(extents)
-        self.meaning: dict[Var, Expr] = {}  # new variable -> what it counts, in loops
-        self.replaced: list[dict[Var, Expr]] = []  # old variables -> expressions of newer ones
+        self.meaning: dict[ir.Var, ir.Expr] = {}  # new variable -> what it counts, in loops
+        self.replaced: list[dict[ir.Var, ir.Expr]] = []  # old variables -> expressions of newer ones
         self.predicate = list(predicate)
-        self.digits: dict[Var, list[Digit]] = {}
+        self.digits: dict[ir.Var, list[Digit]] = {}
         self.dependent: set[Digit] = set()  # digits of which not every combination occurs
-        self.offsets: dict[Var, int] = {}  # added to a variable before it is cut into digits
+        self.offsets: dict[ir.Var, int] = {}  # added to a variable before it is cut into digits
         self.empty = any(n <= 0 for n in self.extents.values())
         self.exprs = list(bindings)
         self.update()
@@ -65,10 +65,10 @@ class Loops:
             if self.empty or not (self.use_predicate() or self.use_division()):
                 break
 
-    def replace(self, values: dict[Var, Expr], new: dict[Var, int]) -> None:
-        self.exprs = [substitute(self.tidy(e), values) for e in self.exprs]
+    def replace(self, values: dict[ir.Var, ir.Expr], new: dict[ir.Var, int]) -> None:
+        self.exprs = [ir.substitute(self.tidy(e), values) for e in self.exprs]
         predicate = [simplify(c, self.domain) for c in self.predicate]
-        self.predicate = [substitute(c, values) for c in predicate]
+        self.predicate = [ir.substitute(c, values) for c in predicate]
         for var in values:
             del self.extents[var]
         self.extents.update(new)
@@ -79,17 +79,17 @@ class Loops:
         self.domain = Domain(self.extents)
         self.bindings = [canonical(e, self.domain) for e in self.exprs]
 
-    def tidy(self, e: Expr) -> Expr:
+    def tidy(self, e: ir.Expr) -> ir.Expr:
         """e with those parts simplified that are sums of digits. A division that is not is kept as
         written: what it divides may be a sum that counts, which a canonical form can take apart."""
         p = canonical(e, self.domain)
         if all(is_digit(atom) for atom in atoms(p)):
             return express(p, self.domain)
-        return map_operands(e, self.tidy)
+        return ir.map_operands(e, self.tidy)
 
-    def in_loops(self, e: Expr) -> Expr:
+    def in_loops(self, e: ir.Expr) -> ir.Expr:
         """An expression of our variables in terms of the loops."""
-        return simplify(substitute(e, self.meaning))
+        return simplify(ir.substitute(e, self.meaning))
 
     # --- predicates ---
 
@@ -128,11 +128,11 @@ class Loops:
         # As written first: canonical forms may have taken a sum that counts apart.
         return any(self.settle(e) for e in self.exprs) or any(self.prepare_all(p) for p in self.bindings)
 
-    def settle(self, e: Expr) -> bool:
+    def settle(self, e: ir.Expr) -> bool:
         """Whether some division in e, innermost first, had to be, and was, prepared."""
-        if any(self.settle(child) for child in operands(e)):
+        if any(self.settle(child) for child in ir.operands(e)):
             return True
-        if not isinstance(e, Binary) or e.op not in ("//", "%") or not (d := as_int(e.b)):
+        if not isinstance(e, ir.Binary) or e.op not in ("//", "%") or not (d := ir.as_int(e.b)):
             return False
         p = canonical(e.a, self.domain)
         if all(is_digit(atom) for atom in atoms(floordiv(p, d, self.domain))):
@@ -173,21 +173,21 @@ class Loops:
         self.split(var, q.args[1])
         return True
 
-    def fuse(self, parts: dict[Var, int], limit: int | None = None) -> None:
+    def fuse(self, parts: dict[ir.Var, int], limit: int | None = None) -> None:
         """Replaces variables by one that counts their sum, whose first `limit` values occur."""
         size = math.prod([self.extents[v] for v in parts])
         size = size if limit is None else min(limit, size)
-        fused = Var("fused")
-        total: Expr = as_expr(0)
-        values: dict[Var, Expr] = {}
+        fused = ir.Var("fused")
+        total: ir.Expr = ir.as_expr(0)
+        values: dict[ir.Var, ir.Expr] = {}
         for var, step in reversed(parts.items()):
             total = total + var * step
             values[var] = fused // step % self.extents[var]
         self.meaning[fused] = self.in_loops(total)
         self.replace(values, {fused: size})
 
-    def split(self, var: Var, d: int) -> None:
-        outer, inner = Var("outer"), Var("inner")
+    def split(self, var: ir.Var, d: int) -> None:
+        outer, inner = ir.Var("outer"), ir.Var("inner")
         self.meaning[outer] = self.in_loops(var // d)
         self.meaning[inner] = self.in_loops(var % d)
         self.replace({var: outer * d + inner}, {outer: self.extents[var] // d, inner: d})
@@ -196,12 +196,12 @@ class Loops:
 
     def sums(self) -> list[IterSum] | None:
         """The bindings as sums of digits."""
-        divisors: dict[Var, dict[int, int]] = {v: {} for v in self.extents}  # divisor -> offset
+        divisors: dict[ir.Var, dict[int, int]] = {v: {} for v in self.extents}  # divisor -> offset
         for p in self.bindings:
             for m in p:
                 if len(m) > 1:
                     return None
-                if not m or (isinstance(m[0], Var) and m[0] in divisors):
+                if not m or (isinstance(m[0], ir.Var) and m[0] in divisors):
                     continue
                 q = m[0]
                 if not isinstance(q, Composite) or not is_digit(q):
@@ -216,7 +216,7 @@ class Loops:
             return None
         return [self.sum(p) for p in self.bindings]
 
-    def number(self, var: Var, used: dict[int, int]) -> bool:
+    def number(self, var: ir.Var, used: dict[int, int]) -> bool:
         """The digits of a variable (plus an offset that all its quotients share)."""
         steps = sorted({1, *used})
         offset = used[steps[-1]] if used else 0
@@ -253,47 +253,47 @@ class Loops:
         terms = [(c, digit) for digit, c in scales.items() if c and digit.extent > 1]
         return IterSum(tuple(terms), base)
 
-    def solve(self, known: Mapping[Digit, Expr]) -> dict[Var, Expr]:
+    def solve(self, known: Mapping[Digit, ir.Expr]) -> dict[ir.Var, ir.Expr]:
         """The loop variables, given the digits."""
         if self.empty:
-            return dict.fromkeys(self.original, as_expr(0))
-        values: dict[Var, Expr] = {}
+            return dict.fromkeys(self.original, ir.as_expr(0))
+        values: dict[ir.Var, ir.Expr] = {}
         for var, digits in self.digits.items():
-            value: Expr = as_expr(0)
+            value: ir.Expr = ir.as_expr(0)
             for digit in reversed(digits):
                 if digit in known:
                     value = value + known[digit] * digit.lower
             values[var] = value - self.offsets[var]
         for step in reversed(self.replaced):
             for var, e in step.items():
-                values[var] = substitute(e, values)
+                values[var] = ir.substitute(e, values)
         return {var: values[var] for var in self.original}
 
 
 def is_digit(atom: Atom) -> bool:
     """Whether an atom is a variable, or a quotient of nothing but a variable and a constant."""
-    if isinstance(atom, Var):
+    if isinstance(atom, ir.Var):
         return True
     if atom.kind != "//":
         return False
     found = [(m, c) for m, c in atom.args[0].items() if m]
-    return len(found) == 1 and found[0][1] == 1 and len(m := found[0][0]) == 1 and isinstance(m[0], Var)
+    return len(found) == 1 and found[0][1] == 1 and len(m := found[0][0]) == 1 and isinstance(m[0], ir.Var)
 
 
-def conjuncts(condition: Expr) -> list[Expr]:
-    if isinstance(condition, Binary) and condition.op == "and":
+def conjuncts(condition: ir.Expr) -> list[ir.Expr]:
+    if isinstance(condition, ir.Binary) and condition.op == "and":
         return [*conjuncts(condition.a), *conjuncts(condition.b)]
     return [condition]
 
 
-def counter(p: Poly, extents: Mapping[Var, int]) -> dict[Var, int] | None:
+def counter(p: Poly, extents: Mapping[ir.Var, int]) -> dict[ir.Var, int] | None:
     """The variables of a sum that takes every value from 0 on exactly once (constant aside),
     innermost first, with their steps; None if it is no such sum."""
-    parts: list[tuple[int, Var]] = []
+    parts: list[tuple[int, ir.Var]] = []
     for m, c in p.items():
         if not m:
             continue
-        if len(m) != 1 or not isinstance(m[0], Var) or m[0] not in extents or c <= 0:
+        if len(m) != 1 or not isinstance(m[0], ir.Var) or m[0] not in extents or c <= 0:
             return None
         parts.append((c, m[0]))
     parts.sort(key=lambda part: part[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..ir import INDEX, Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from .. import ir
 from .division import floordiv
 from .polynomial import ONE, Composite, Monomial, Poly, add, freeze, multiply, product, scale
 
@@ -32,7 +32,7 @@ class Remainder(NamedTuple):
 Term = Monomial | Remainder
 
 
-def express(p: Poly, domain: Domain) -> Expr:
+def express(p: Poly, domain: Domain) -> ir.Expr:
     if len(p) <= 1:
         for m, c in p.items():
             return times(monomial(m, domain), c) if m else number(c)
@@ -41,75 +41,75 @@ def express(p: Poly, domain: Domain) -> Expr:
     return total([(c, expressed(t, domain)) for c, t in found], offset)
 
 
-def expressed(term: Term, domain: Domain) -> Expr:
+def expressed(term: Term, domain: Domain) -> ir.Expr:
     if isinstance(term, Remainder):
         by = number(term.by) if isinstance(term.by, int) else express(term.by, domain)
-        return Binary("%", express(term.of, domain), by, INDEX)
+        return ir.Binary("%", express(term.of, domain), by, ir.INDEX)
     return monomial(term, domain)
 
 
-def number(value: int) -> Const:
+def number(value: int) -> ir.Const:
     if not -LIMIT <= value < LIMIT:
         raise TooLarge
-    return Const(value, INDEX)
+    return ir.Const(value, ir.INDEX)
 
 
-def times(e: Expr, c: int) -> Expr:
+def times(e: ir.Expr, c: int) -> ir.Expr:
     if c == 1:
         return e
-    return Unary("-", e, INDEX) if c == -1 else Binary("*", e, number(c), INDEX)
+    return ir.Unary("-", e, ir.INDEX) if c == -1 else ir.Binary("*", e, number(c), ir.INDEX)
 
 
-def total(parts: list[tuple[int, Expr]], offset: int) -> Expr:
+def total(parts: list[tuple[int, ir.Expr]], offset: int) -> ir.Expr:
     """The sum of terms with their coefficients and of a constant."""
     lead = next((at for at, (c, _) in enumerate(parts) if c > 0), None)
     if lead is not None:
         c, e = parts.pop(lead)
-        out: Expr = times(e, c)
+        out: ir.Expr = times(e, c)
     elif offset > 0 or not parts:
         out, offset = number(offset), 0
     else:
         c, e = parts.pop(0)
         out = times(e, c)
     for c, e in parts:
-        out = Binary("+" if c > 0 else "-", out, times(e, abs(c)), INDEX)
+        out = ir.Binary("+" if c > 0 else "-", out, times(e, abs(c)), ir.INDEX)
     if offset:
-        out = Binary("+" if offset > 0 else "-", out, number(abs(offset)), INDEX)
+        out = ir.Binary("+" if offset > 0 else "-", out, number(abs(offset)), ir.INDEX)
     return out
 
 
-def monomial(m: Monomial, domain: Domain) -> Expr:
-    out: Expr | None = None
+def monomial(m: Monomial, domain: Domain) -> ir.Expr:
+    out: ir.Expr | None = None
     for factor in m:
-        e = widened(factor) if isinstance(factor, Var) else composite(factor, domain)
-        out = e if out is None else Binary("*", out, e, INDEX)
+        e = widened(factor) if isinstance(factor, ir.Var) else composite(factor, domain)
+        out = e if out is None else ir.Binary("*", out, e, ir.INDEX)
     assert out is not None
     return out
 
 
-def widened(e: Expr) -> Expr:
-    return e if e.dtype == INDEX else Cast(e, INDEX)
+def widened(e: ir.Expr) -> ir.Expr:
+    return e if e.dtype == ir.INDEX else ir.Cast(e, ir.INDEX)
 
 
-def composite(a: Composite, domain: Domain) -> Expr:
+def composite(a: Composite, domain: Domain) -> ir.Expr:
     kind, args = a.kind, a.args
     if kind == "//":
-        return Binary("//", express(args[0], domain), number(args[1]), INDEX)
+        return ir.Binary("//", express(args[0], domain), number(args[1]), ir.INDEX)
     if kind == "div":
-        return Binary("//", express(args[0], domain), express(args[1], domain), INDEX)
+        return ir.Binary("//", express(args[0], domain), express(args[1], domain), ir.INDEX)
     if kind in ("min", "max"):
-        return Binary(kind, express(args[0], domain), express(args[1], domain), INDEX)
+        return ir.Binary(kind, express(args[0], domain), express(args[1], domain), ir.INDEX)
     if kind == "select":
         condition, x, y = args
-        return Select(condition, express(x, domain), express(y, domain), INDEX)
+        return ir.Select(condition, express(x, domain), express(y, domain), ir.INDEX)
     if kind == "load":
         return widened(load(a, domain))
     return widened(args[0])
 
 
-def load(a: Composite, domain: Domain) -> Load:
+def load(a: Composite, domain: Domain) -> ir.Load:
     buffer, indices = a.args
-    return Load(buffer, tuple([express(index, domain) for index in indices]))
+    return ir.Load(buffer, tuple([express(index, domain) for index in indices]))
 
 
 # --- remainders -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir import Const, Expr, Operand, Var, as_expr, binary, is_integer, substitute
+from .. import ir
 from .domain import Domain
 from .iter_map import IterationMap, iteration_map
 from .simplify import simplify
@@ -31,28 +31,28 @@ class IndexMap:
     (j0, j1, j2) -> (j1, j0 * 16 + j2)
     """
 
-    inputs: tuple[Var, ...]
-    outputs: tuple[Expr, ...]
+    inputs: tuple[ir.Var, ...]
+    outputs: tuple[ir.Expr, ...]
 
     @staticmethod
-    def from_function(f: Callable[..., Sequence[Operand] | Operand], ndim: int) -> IndexMap:
+    def from_function(f: Callable[..., Sequence[ir.Operand] | ir.Operand], ndim: int) -> IndexMap:
         """The map that `f`, given `ndim` variables, returns as a tuple of expressions."""
-        inputs = tuple([Var(name) for name in parameter_names(f, ndim)])
+        inputs = tuple([ir.Var(name) for name in parameter_names(f, ndim)])
         try:
             result: Any = f(*inputs)
         except TypeError as error:
             raise TypeError(f"the index map, called with {ndim} indices: {error}") from error
         outputs = result if isinstance(result, (tuple, list)) else (result,)
-        exprs = tuple([as_expr(e) for e in outputs])
+        exprs = tuple([ir.as_expr(e) for e in outputs])
         for e in exprs:
-            if not is_integer(e.dtype):
+            if not ir.is_integer(e.dtype):
                 raise TypeError(f"an index map's outputs must be integers, got {e.dtype}: {e}")
         return IndexMap(inputs, exprs)
 
-    def __call__(self, indices: Sequence[Operand]) -> tuple[Expr, ...]:
+    def __call__(self, indices: Sequence[ir.Operand]) -> tuple[ir.Expr, ...]:
         """Where the element at `indices` goes."""
-        values = dict(zip(self.inputs, [as_expr(i) for i in indices], strict=True))
-        return tuple([simplify(substitute(e, values)) for e in self.outputs])
+        values = dict(zip(self.inputs, [ir.as_expr(i) for i in indices], strict=True))
+        return tuple([simplify(ir.substitute(e, values)) for e in self.outputs])
 
     def __str__(self) -> str:
         inputs = ", ".join([v.name for v in self.inputs])
@@ -93,28 +93,28 @@ class IndexMap:
             raise ValueError(f"the index map {self} is not affine on shape {tuple(shape)}")
         if not found.injective:
             raise ValueError(f"the index map {self} may send two indices of {tuple(shape)} to one")
-        inputs = tuple([Var(f"j{at}") for at in range(len(self.outputs))])
+        inputs = tuple([ir.Var(f"j{at}") for at in range(len(self.outputs))])
         domain = Domain({v: max(last + 1, 1) for v, (_, last) in zip(inputs, found.ranges)})
         if any(first < 0 for first, _ in found.ranges):
             domain = Domain()  # images are not indices counted from 0: claim nothing of them
         solved = found.solve(inputs)
         return IndexMap(inputs, tuple([simplify(solved[v], domain) for v in self.inputs]))
 
-    def gaps(self, shape: Sequence[int], images: Sequence[Var], domain: Domain) -> list[Expr]:
+    def gaps(self, shape: Sequence[int], images: Sequence[ir.Var], domain: Domain) -> list[ir.Expr]:
         """Tests of which one at least holds where `images` are no image of an index within `shape`.
 
         >>> halves = IndexMap.from_function(lambda i: (i % 2, i // 2), 1)
-        >>> a, b = Var("a"), Var("b")
+        >>> a, b = ir.Var("a"), ir.Var("b")
         >>> [str(test) for test in halves.gaps((5,), (a, b), Domain({a: 2, b: 3}))]
         ['b * 2 + a >= 5']
         """
         back = self.inverse(shape)(images)
-        tests = [binary("<", index, 0) for index in back]
-        tests += [binary(">=", index, size) for index, size in zip(back, shape, strict=True)]
-        tests += [binary("!=", there, here) for there, here in zip(self(back), images, strict=True)]
-        return [test for t in tests if not isinstance(test := simplify(t, domain), Const)]
+        tests = [ir.binary("<", index, 0) for index in back]
+        tests += [ir.binary(">=", index, size) for index, size in zip(back, shape, strict=True)]
+        tests += [ir.binary("!=", there, here) for there, here in zip(self(back), images, strict=True)]
+        return [test for t in tests if not isinstance(test := simplify(t, domain), ir.Const)]
 
-    def extents(self, shape: Sequence[int]) -> dict[Var, int]:
+    def extents(self, shape: Sequence[int]) -> dict[ir.Var, int]:
         if len(shape) != len(self.inputs):
             raise ValueError(f"the index map {self} takes {len(self.inputs)} indices, not {shape}")
         return dict(zip(self.inputs, shape))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..ir import Binary, Cast, Const, Expr, Select, Unary, is_integer
+from .. import ir
 from .bounds import lower, upper
 from .canonical import canonical, rewrite, structure
 from .comparison import NEGATED, always
@@ -19,56 +19,56 @@ if TYPE_CHECKING:
     from .domain import Domain
 
 
-def negation(c: Expr) -> Expr:
+def negation(c: ir.Expr) -> ir.Expr:
     """`not c`, pushed inwards. Comparisons of floats stay as they are: NaN makes both false."""
-    if isinstance(c, Const):
-        return Const(not c.value, "bool")
-    if isinstance(c, Unary) and c.op == "not":
+    if isinstance(c, ir.Const):
+        return ir.Const(not c.value, "bool")
+    if isinstance(c, ir.Unary) and c.op == "not":
         return c.a
-    if isinstance(c, Binary):
-        if c.op in NEGATED and is_integer(c.a.dtype):
-            return Binary(NEGATED[c.op], c.a, c.b, "bool")
+    if isinstance(c, ir.Binary):
+        if c.op in NEGATED and ir.is_integer(c.a.dtype):
+            return ir.Binary(NEGATED[c.op], c.a, c.b, "bool")
         if c.op in ("and", "or"):
             op = "or" if c.op == "and" else "and"
-            return Binary(op, negation(c.a), negation(c.b), "bool")
-    return Unary("not", c, "bool")
+            return ir.Binary(op, negation(c.a), negation(c.b), "bool")
+    return ir.Unary("not", c, "bool")
 
 
-def holds(c: Expr, domain: Domain) -> bool:
+def holds(c: ir.Expr, domain: Domain) -> bool:
     if domain.empty:
         return True
-    if isinstance(c, Const):
+    if isinstance(c, ir.Const):
         return bool(c.value)
-    if isinstance(c, Binary):
+    if isinstance(c, ir.Binary):
         if c.op == "and":
             return holds(c.a, domain) and holds(c.b, domain.with_fact(c.a))
         if c.op == "or":
             return holds(c.a, domain) or holds(c.b, domain) or holds(c.b, domain.with_fact(negation(c.a)))
-        if c.op in NEGATED and is_integer(c.a.dtype):
+        if c.op in NEGATED and ir.is_integer(c.a.dtype):
             p = add(canonical(c.a, domain), canonical(c.b, domain), -1)
             return always(c.op, p, domain)
-    elif isinstance(c, Unary):
+    elif isinstance(c, ir.Unary):
         inner = negation(c.a)
-        if not isinstance(inner, Unary):
+        if not isinstance(inner, ir.Unary):
             return holds(inner, domain)
-    elif isinstance(c, Select):
+    elif isinstance(c, ir.Select):
         return holds(c.a, domain.with_fact(c.cond)) and holds(c.b, domain.with_fact(negation(c.cond)))
-    elif isinstance(c, Cast) and is_integer(c.a.dtype):
+    elif isinstance(c, ir.Cast) and ir.is_integer(c.a.dtype):
         return always("!=", canonical(c.a, domain), domain)
     simpler = rewrite(c, domain)
-    return isinstance(simpler, Const) and bool(simpler.value)
+    return isinstance(simpler, ir.Const) and bool(simpler.value)
 
 
-def consequences(c: Expr, domain: Domain) -> tuple[list[Poly], list[tuple[Expr, bool]]]:
+def consequences(c: ir.Expr, domain: Domain) -> tuple[list[Poly], list[tuple[ir.Expr, bool]]]:
     """What holds if c does: polynomials that are >= 0, and other conditions with their truth."""
-    if isinstance(c, Const):
+    if isinstance(c, ir.Const):
         return ([] if c.value else [{(): -1}]), []
-    if isinstance(c, Unary) and c.op == "not":
+    if isinstance(c, ir.Unary) and c.op == "not":
         inner = negation(c.a)
-        if not isinstance(inner, Unary):
+        if not isinstance(inner, ir.Unary):
             return consequences(inner, domain)
         return [], [(c.a, False)]
-    if isinstance(c, Binary):
+    if isinstance(c, ir.Binary):
         if c.op == "and":
             first, others = consequences(c.a, domain)
             second, more = consequences(c.b, domain)
@@ -78,10 +78,10 @@ def consequences(c: Expr, domain: Domain) -> tuple[list[Poly], list[tuple[Expr, 
                 return consequences(c.b, domain)
             if holds(negation(c.b), domain):
                 return consequences(c.a, domain)
-        if c.op in NEGATED and is_integer(c.a.dtype):
+        if c.op in NEGATED and ir.is_integer(c.a.dtype):
             p = add(canonical(c.a, domain), canonical(c.b, domain), -1)
             return inequalities(c.op, p, domain), [(c, True)] if c.op == "!=" else []
-    if isinstance(c, Cast) and is_integer(c.a.dtype):
+    if isinstance(c, ir.Cast) and ir.is_integer(c.a.dtype):
         return inequalities("!=", canonical(c.a, domain), domain), [(c, True)]
     return [], [(c, True)]
 
@@ -105,5 +105,5 @@ def inequalities(op: str, p: Poly, domain: Domain) -> list[Poly]:
     return []
 
 
-def remember(c: Expr, truth: bool, domain: Domain) -> tuple[object, bool]:
+def remember(c: ir.Expr, truth: bool, domain: Domain) -> tuple[object, bool]:
     return structure(rewrite(c, domain), domain), truth

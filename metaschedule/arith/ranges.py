@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..ir import INDEX, Call, Cast, Var, integer_limits
+from .. import ir
 from .bounds import both, lower, upper
 from .interval import UNKNOWN, Interval
 from .polynomial import Atom, Poly
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def atom_interval(atom: Atom, domain: Domain) -> Interval:
     """What is known of an atom by itself."""
-    if isinstance(atom, Var):
+    if isinstance(atom, ir.Var):
         extent = domain.extent_of(atom)
         if extent is None:
             return of_dtype(atom.dtype)
@@ -50,16 +50,16 @@ def atom_interval(atom: Atom, domain: Domain) -> Interval:
             return int(data.min()), int(data.max())
         return of_dtype(args[0].dtype)
     expr = args[0]
-    if isinstance(expr, Call) and expr.dtype == INDEX:
+    if isinstance(expr, ir.Call) and expr.dtype == ir.INDEX:
         return 0, None  # the only integer function is abs
-    if isinstance(expr, Cast) and expr.a.dtype == "bool":
+    if isinstance(expr, ir.Cast) and expr.a.dtype == "bool":
         return 0, 1
     return of_dtype(expr.dtype)
 
 
 def of_dtype(dtype: str) -> Interval:
     """The range of a type. Index arithmetic does not wrap: it has none."""
-    return UNKNOWN if dtype == INDEX else integer_limits(dtype)
+    return UNKNOWN if dtype == ir.INDEX else ir.integer_limits(dtype)
 
 
 def extremum_interval(kind: str, a: Poly, b: Poly, domain: Domain) -> Interval:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir import INDEX, Binary, Buffer, Expr, Region, Var, as_expr
+from .. import ir
 from .bounds import lower, reached, upper
 from .canonical import canonical
 from .comparison import always
@@ -36,12 +36,14 @@ from .polynomial import (
 Pair = tuple[Poly, Poly]  # first and last value
 
 
-def relax(e: Expr, variables: Mapping[Var, Expr | int], domain: Domain) -> tuple[Expr, Expr] | None:
+def relax(
+    e: ir.Expr, variables: Mapping[ir.Var, ir.Expr | int], domain: Domain
+) -> tuple[ir.Expr, ir.Expr] | None:
     """The first value of `e`, and how many values from there on it spans, as `variables` range.
 
     `variables` are loops, outermost first. The result mentions none of them; None if not known.
 
-    >>> i, j, k = Var("i"), Var("j"), Var("k")
+    >>> i, j, k = ir.Var("i"), ir.Var("j"), ir.Var("k")
     >>> first, count = relax(i * 4 + j + k, {j: 4, k: 3}, Domain({i: 8}))
     >>> str(first), str(count)
     ('i * 4', '6')
@@ -51,14 +53,14 @@ def relax(e: Expr, variables: Mapping[Var, Expr | int], domain: Domain) -> tuple
     return None if ends is None else start_and_count(*ends, domain)
 
 
-def start_and_count(first: Poly, last: Poly, domain: Domain) -> tuple[Expr, Expr] | None:
+def start_and_count(first: Poly, last: Poly, domain: Domain) -> tuple[ir.Expr, ir.Expr] | None:
     try:
         return express(first, domain), express(shift(add(last, first, -1), 1), domain)
     except TooLarge:
         return None
 
 
-def inside(domain: Domain, loops: Mapping[Var, Expr | int]) -> Domain:
+def inside(domain: Domain, loops: Mapping[ir.Var, ir.Expr | int]) -> Domain:
     """The domain with those loops that it does not have yet."""
     for var, extent in loops.items():
         if domain.extents.get(var) is not extent:
@@ -66,7 +68,7 @@ def inside(domain: Domain, loops: Mapping[Var, Expr | int]) -> Domain:
     return domain
 
 
-def relaxed(p: Poly, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
+def relaxed(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
     """Bounds of p that mention none of `loops`, whose ranges `domain` knows."""
     if not any(v in loops for v in variables(p)):
         return p, p
@@ -111,11 +113,13 @@ def term_poly(term: Monomial | Remainder, domain: Domain) -> Poly:
         by = term.by
         if isinstance(by, int):
             return add(term.of, floordiv(term.of, by, domain), -by)
-        return canonical(Binary("%", express(term.of, domain), express(by, domain), INDEX), domain)
+        return canonical(ir.Binary("%", express(term.of, domain), express(by, domain), ir.INDEX), domain)
     return {term: 1}  # pyright: ignore[reportReturnType]
 
 
-def bounded_term(term: Monomial | Remainder, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
+def bounded_term(
+    term: Monomial | Remainder, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain
+) -> Pair | None:
     """Bounds of one term in which relaxed loops are at most factors, never inside a composite."""
     if isinstance(term, Remainder):
         return bounded_remainder(term, loops, domain)
@@ -133,7 +137,7 @@ def bounded_term(term: Monomial | Remainder, loops: Mapping[Var, Expr | int], do
     return low, high
 
 
-def bounded_remainder(term: Remainder, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
+def bounded_remainder(term: Remainder, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
     of, by = term
     if not isinstance(by, int):
         return None
@@ -147,7 +151,7 @@ def bounded_remainder(term: Remainder, loops: Mapping[Var, Expr | int], domain: 
     return constant_ends(term_poly(term, domain), domain)
 
 
-def bounded_composite(atom: Composite, loops: Mapping[Var, Expr | int], domain: Domain) -> Pair | None:
+def bounded_composite(atom: Composite, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
     kind, args = atom.kind, atom.args
     if kind == "//":
         ends = relaxed(args[0], loops, domain)
@@ -159,14 +163,14 @@ def bounded_composite(atom: Composite, loops: Mapping[Var, Expr | int], domain: 
         if a is None or b is None:
             return None
         low, high = [
-            canonical(Binary(kind, express(x, domain), express(y, domain), INDEX), domain)
+            canonical(ir.Binary(kind, express(x, domain), express(y, domain), ir.INDEX), domain)
             for x, y in zip(a, b)
         ]
         return low, high
     return None
 
 
-def eliminated(p: Poly, loops: Mapping[Var, Expr | int], domain: Domain, sign: int) -> Poly | None:
+def eliminated(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain, sign: int) -> Poly | None:
     """A bound of p without `loops`: below for sign 1, above for -1. Innermost loops go first,
     because their extents may mention the others."""
     for var in reversed(list(loops)):
@@ -194,22 +198,22 @@ def eliminated(p: Poly, loops: Mapping[Var, Expr | int], domain: Domain, sign: i
 
 
 def access_region(
-    buffer: Buffer, indices: Sequence[Expr], variables: Mapping[Var, Expr | int], domain: Domain
-) -> Region:
+    buffer: ir.Buffer, indices: Sequence[ir.Expr], variables: Mapping[ir.Var, ir.Expr | int], domain: Domain
+) -> ir.Region:
     """The box that `buffer[indices]` touches while `variables` range."""
     where = inside(domain, variables)
-    ranges: list[tuple[Expr, Expr]] = []
+    ranges: list[tuple[ir.Expr, ir.Expr]] = []
     for index, size in zip(indices, buffer.shape, strict=True):
         ends = relaxed(canonical(index, where), variables, where)
         found = None if ends is None else start_and_count(*ends, domain)
-        ranges.append(found or (as_expr(0), as_expr(size)))
-    return Region(buffer, tuple(ranges))
+        ranges.append(found or (ir.as_expr(0), ir.as_expr(size)))
+    return ir.Region(buffer, tuple(ranges))
 
 
 # --- boxes ----------------------------------------------------------------------------------------
 
 
-def polys(region: Region, domain: Domain) -> list[Pair]:
+def polys(region: ir.Region, domain: Domain) -> list[Pair]:
     """Per dimension the first index and the one after the last."""
     found: list[Pair] = []
     for start, extent in region.ranges:
@@ -218,7 +222,7 @@ def polys(region: Region, domain: Domain) -> list[Pair]:
     return found
 
 
-def union(regions: Sequence[Region], domain: Domain) -> Region:
+def union(regions: Sequence[ir.Region], domain: Domain) -> ir.Region:
     """A box that covers all (of one buffer). Starts and ends that cannot be compared are replaced
     by their constant bounds, or else by those of the buffer."""
     if not regions:
@@ -230,7 +234,7 @@ def union(regions: Sequence[Region], domain: Domain) -> Region:
     if len(regions) == 1:
         return regions[0]
     boxes = [polys(r, domain) for r in regions]
-    ranges: list[tuple[Expr, Expr]] = []
+    ranges: list[tuple[ir.Expr, ir.Expr]] = []
     for axis, size in enumerate(buffer.shape):
         starts, ends = [b[axis][0] for b in boxes], [b[axis][1] for b in boxes]
         first, last = least(starts, domain), least([scale(p, -1) for p in ends], domain)
@@ -239,11 +243,11 @@ def union(regions: Sequence[Region], domain: Domain) -> Region:
             known = None not in lows and None not in highs
             low = max(min(x for x in lows if x is not None), 0) if known else 0
             high = min(max(x for x in highs if x is not None), size) if known else size
-            ranges.append((as_expr(low), as_expr(max(high - low, 0))))
+            ranges.append((ir.as_expr(low), ir.as_expr(max(high - low, 0))))
         else:
             found = start_and_count(first, shift(scale(last, -1), -1), domain)
-            ranges.append(found or (as_expr(0), as_expr(size)))
-    return Region(buffer, tuple(ranges))
+            ranges.append(found or (ir.as_expr(0), ir.as_expr(size)))
+    return ir.Region(buffer, tuple(ranges))
 
 
 def least(ps: Sequence[Poly], domain: Domain) -> Poly | None:
@@ -261,7 +265,7 @@ def is_empty(box: Sequence[Pair], domain: Domain) -> bool:
     return any(always("<=", add(end, start, -1), domain) for start, end in box)
 
 
-def contains(outer: Region, inner: Region, domain: Domain) -> bool:
+def contains(outer: ir.Region, inner: ir.Region, domain: Domain) -> bool:
     """Whether every element of `inner` is certainly one of `outer`."""
     if outer.buffer is not inner.buffer:
         return False
@@ -274,7 +278,7 @@ def contains(outer: Region, inner: Region, domain: Domain) -> bool:
     return is_empty(small, domain)
 
 
-def disjoint(a: Region, b: Region, domain: Domain) -> bool:
+def disjoint(a: ir.Region, b: ir.Region, domain: Domain) -> bool:
     """Whether two regions certainly share no element."""
     if a.buffer is not b.buffer:
         return True

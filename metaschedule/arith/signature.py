@@ -11,37 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..ir import (
-    Assert,
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Load,
-    Region,
-    Select,
-    Stmt,
-    Store,
-    TupleStore,
-    Var,
-    While,
-    as_expr,
-    binary,
-    free_vars,
-    operands,
-    subexpressions,
-    substitute,
-)
+from .. import ir
 from .domain import Domain
 from .prove import negation
 from .region import access_region, contains, union
 
 
 class Touched(NamedTuple):
-    region: Region
+    region: ir.Region
     writes: bool
 
 
@@ -49,19 +26,19 @@ class Place(NamedTuple):
     """Where in the block we are."""
 
     domain: Domain
-    loops: dict[Var, Expr]  # inside the block, outermost first
-    values: Mapping[Var, Expr]  # of the iteration variables of nested blocks
+    loops: dict[ir.Var, ir.Expr]  # inside the block, outermost first
+    values: Mapping[ir.Var, ir.Expr]  # of the iteration variables of nested blocks
 
-    def given(self, condition: Expr, truth: bool = True) -> Place:
+    def given(self, condition: ir.Expr, truth: bool = True) -> Place:
         """Where a condition is known. One that loads may be overtaken by a store: not used."""
         if loads(condition):
             return self
-        condition = substitute(condition, self.values)
+        condition = ir.substitute(condition, self.values)
         fact = condition if truth else negation(condition)
         return self._replace(domain=self.domain.with_fact(fact))
 
 
-def block_signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+def block_signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, ...]]:
     """(reads, writes) in terms of the block's iteration variables: one region per buffer, in order
     of first access. Buffers that live inside the block are left out, and so is a reduction's
     reading of its own result."""
@@ -69,8 +46,8 @@ def block_signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...
     domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
     collector = Collector(domain, {it.var for it in block.iters})
     accesses = collector.block(block, Place(domain, {}, {}), closed=True)
-    reads: dict[Buffer, list[Region]] = {}
-    writes: dict[Buffer, list[Region]] = {}
+    reads: dict[ir.Buffer, list[ir.Region]] = {}
+    writes: dict[ir.Buffer, list[ir.Region]] = {}
     for region, is_write in accesses:
         if region.buffer not in collector.inner:
             (writes if is_write else reads).setdefault(region.buffer, []).append(region)
@@ -80,24 +57,24 @@ def block_signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...
     )
 
 
-def loads(e: Expr) -> bool:
-    return any(isinstance(x, Load) for x in subexpressions(e))
+def loads(e: ir.Expr) -> bool:
+    return any(isinstance(x, ir.Load) for x in ir.subexpressions(e))
 
 
 class Collector:
-    def __init__(self, domain: Domain, iters: set[Var]) -> None:
+    def __init__(self, domain: Domain, iters: set[ir.Var]) -> None:
         self.domain = domain  # of the block's own iterators
         self.iters = iters
-        self.inner: set[Buffer] = set()  # buffers allocated in the block
-        self.unknown: set[Var] = set()  # stand for extents that are loaded
+        self.inner: set[ir.Buffer] = set()  # buffers allocated in the block
+        self.unknown: set[ir.Var] = set()  # stand for extents that are loaded
 
-    def block(self, block: Block, place: Place, closed: bool) -> list[Touched]:
+    def block(self, block: ir.Block, place: Place, closed: bool) -> list[Touched]:
         """The accesses of a block. `closed`: one run of what we look at has all its reduction."""
         self.inner.update(block.allocs)
         found = self.body(block.init, place) + self.body(block.body, place)
         if not (block.init and closed):
             return found
-        written: dict[Buffer, list[Region]] = {}
+        written: dict[ir.Buffer, list[ir.Region]] = {}
         for region, is_write in found:
             if is_write:
                 written.setdefault(region.buffer, []).append(region)
@@ -110,84 +87,88 @@ class Collector:
             or not contains(own[access.region.buffer], access.region, place.domain)
         ]
 
-    def body(self, body: Body, place: Place) -> list[Touched]:
+    def body(self, body: ir.Body, place: Place) -> list[Touched]:
         return [access for s in body for access in self.stmt(s, place)]
 
-    def stmt(self, s: Stmt, place: Place) -> list[Touched]:
-        if isinstance(s, Store):
+    def stmt(self, s: ir.Stmt, place: Place) -> list[Touched]:
+        if isinstance(s, ir.Store):
             return self.exprs((*s.indices, s.value), place) + [self.access(s, place, True)]
-        if isinstance(s, TupleStore):
+        if isinstance(s, ir.TupleStore):
             found = [a for x in s.stores for a in self.exprs((*x.indices, x.value), place)]
             return found + [self.access(x, place, True) for x in s.stores]
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             return self.expr(s.extent, place) + self.body(s.body, self.entered(s, place))
-        if isinstance(s, If):
+        if isinstance(s, ir.If):
             found = self.expr(s.cond, place) + self.body(s.then, place.given(s.cond))
             return found + self.body(s.orelse, place.given(s.cond, False))
-        if isinstance(s, While):
+        if isinstance(s, ir.While):
             return self.expr(s.cond, place) + self.body(s.body, place)
-        if isinstance(s, Assert):
+        if isinstance(s, ir.Assert):
             return self.expr(s.cond, place)
-        if isinstance(s, Block):
+        if isinstance(s, ir.Block):
             return self.nested(s, place)
         raise TypeError(f"unknown statement {type(s).__name__}")
 
-    def entered(self, loop: For, place: Place) -> Place:
-        extent = substitute(loop.extent, place.values)
+    def entered(self, loop: ir.For, place: Place) -> Place:
+        extent = ir.substitute(loop.extent, place.values)
         if loads(extent):
-            extent = Var("unknown")
+            extent = ir.Var("unknown")
             self.unknown.add(extent)
         domain = place.domain.with_loop(loop.var, extent)
         return Place(domain, {**place.loops, loop.var: extent}, place.values)
 
-    def nested(self, block: Block, place: Place) -> list[Touched]:
+    def nested(self, block: ir.Block, place: Place) -> list[Touched]:
         found = self.exprs((*block.bindings, *block.predicate), place)
         for condition in block.predicate:
             place = place.given(condition)
         bound = {
-            it.var: substitute(binding, place.values)
+            it.var: ir.substitute(binding, place.values)
             for it, binding in zip(block.iters, block.bindings, strict=True)
         }
         # If a reduction goes on over several runs of the outer block, later ones read its result.
         closed = not any(
-            v in self.iters for it in block.iters if it.kind == "reduce" for v in free_vars(bound[it.var])
+            v in self.iters for it in block.iters if it.kind == "reduce" for v in ir.free_vars(bound[it.var])
         )
         place = place._replace(values={**place.values, **bound})
         return found + self.block(block, place, closed)
 
-    def exprs(self, items: tuple[Expr, ...], place: Place) -> list[Touched]:
+    def exprs(self, items: tuple[ir.Expr, ...], place: Place) -> list[Touched]:
         return [access for e in items for access in self.expr(e, place)]
 
-    def expr(self, e: Expr, place: Place) -> list[Touched]:
+    def expr(self, e: ir.Expr, place: Place) -> list[Touched]:
         """The loads in an expression, in order of evaluation."""
         if not loads(e):
             return []
-        if isinstance(e, Select):
+        if isinstance(e, ir.Select):
             found = self.expr(e.cond, place) + self.expr(e.a, place.given(e.cond))
             return found + self.expr(e.b, place.given(e.cond, False))
-        if isinstance(e, Binary) and e.op in ("and", "or"):
+        if isinstance(e, ir.Binary) and e.op in ("and", "or"):
             rest = place.given(e.a, e.op == "and") if loads(e.b) else place
             return self.expr(e.a, place) + self.expr(e.b, rest)
-        found = self.exprs(operands(e), place)
-        if isinstance(e, Load):
+        found = self.exprs(ir.operands(e), place)
+        if isinstance(e, ir.Load):
             found.append(self.access(e, place, False))
         return found
 
-    def access(self, at: Load | Store, place: Place, is_write: bool) -> Touched:
-        indices = [substitute(index, place.values) for index in at.indices]
+    def access(self, at: ir.Load | ir.Store, place: Place, is_write: bool) -> Touched:
+        indices = [ir.substitute(index, place.values) for index in at.indices]
         region = access_region(at.buffer, indices, place.loops, place.domain)
-        ranges: list[tuple[Expr, Expr]] = []
+        ranges: list[tuple[ir.Expr, ir.Expr]] = []
         for (start, count), size in zip(region.ranges, at.buffer.shape):
             fine = self.is_stable(start) and self.is_stable(count)
-            ranges.append((start, count) if fine else (as_expr(0), as_expr(size)))
-        return Touched(Region(at.buffer, tuple(ranges)), is_write)
+            ranges.append((start, count) if fine else (ir.as_expr(0), ir.as_expr(size)))
+        return Touched(ir.Region(at.buffer, tuple(ranges)), is_write)
 
-    def is_stable(self, e: Expr) -> bool:
+    def is_stable(self, e: ir.Expr) -> bool:
         """Whether e has the same value wherever it is evaluated, and has one: an access under a guard
         may divide by what is zero where the guard fails."""
-        for x in subexpressions(e):
-            if isinstance(x, Load) or (isinstance(x, Var) and x in self.unknown):
+        for x in ir.subexpressions(e):
+            if isinstance(x, ir.Load) or (isinstance(x, ir.Var) and x in self.unknown):
                 return False
-            if isinstance(x, Binary) and x.op in ("//", "%") and not self.domain.prove(binary("!=", x.b, 0)):
+            if (
+                isinstance(x, ir.Binary)
+                and x.op in ("//", "%")
+                and not self.domain.prove(ir.binary("!=", x.b, 0))
+            ):
                 return False
         return True

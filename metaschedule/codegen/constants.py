@@ -22,23 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..ir import (
-    Assert,
-    Buffer,
-    Layout,
-    Load,
-    Program,
-    Rewriter,
-    Stmt,
-    Store,
-    TupleStore,
-    changed,
-    expressions,
-    walk,
-)
+from .. import ir
 
 
-def split_constants(program: Program, names: Collection[str] | None = None) -> tuple[Program | None, Program]:
+def split_constants(
+    program: ir.Program, names: Collection[str] | None = None
+) -> tuple[ir.Program | None, ir.Program]:
     """(preparation, kernel) of a program; the first is None if nothing depends on constants alone.
 
     Constant are the parameters of these names, or else those that are declared so.
@@ -55,16 +44,16 @@ def split_constants(program: Program, names: Collection[str] | None = None) -> t
         return None, program
     needed = set().union(*[read(s) for s in rest])
     kept = [b for b in made if b in needed]
-    as_constants = {b: changed(b, scope="global", constant=True, layout=of_parameter(b)) for b in kept}
-    kernel = changed(
+    as_constants = {b: ir.changed(b, scope="global", constant=True, layout=of_parameter(b)) for b in kept}
+    kernel = ir.changed(
         program,
         inputs=(*[b for b in program.inputs if b not in fixed or b in needed], *as_constants.values()),
         body=Rebuffer(as_constants).body(tuple(rest)),
         allocs=tuple([b for b in program.allocs if b not in made]),
     )
-    as_results = {b: changed(b, scope="global", layout=of_parameter(b)) for b in kept}
+    as_results = {b: ir.changed(b, scope="global", layout=of_parameter(b)) for b in kept}
     used = set().union(*[read(s) for s in first])
-    preparation = Program(
+    preparation = ir.Program(
         f"{program.name}_preparation",
         tuple([b for b in program.inputs if b in used]),
         tuple(as_results.values()),
@@ -74,12 +63,12 @@ def split_constants(program: Program, names: Collection[str] | None = None) -> t
     return preparation, kernel
 
 
-def of_parameter(b: Buffer) -> Layout | None:
+def of_parameter(b: ir.Buffer) -> ir.Layout | None:
     """A parameter begins at its first element."""
-    return b.layout and Layout(b.strides)
+    return b.layout and ir.Layout(b.strides)
 
 
-def prepared(program: Program, known: set[Buffer]) -> list[Stmt]:
+def prepared(program: ir.Program, known: set[ir.Buffer]) -> list[ir.Stmt]:
     """The statements that depend on nothing but `known`, directly or through each other."""
     found = [s for s in program.body if written(s) <= set(program.allocs) and not fails(s)]
     while True:
@@ -91,15 +80,15 @@ def prepared(program: Program, known: set[Buffer]) -> list[Stmt]:
         found = kept
 
 
-def rooted(statements: list[Stmt], fixed: set[Buffer]) -> list[Stmt]:
+def rooted(statements: list[ir.Stmt], fixed: set[ir.Buffer]) -> list[ir.Stmt]:
     """Those that depend on a constant parameter, and what they need: the others (fills, tables) are cheaper
     computed by the kernel, which may fold them, than read."""
     derived = set(fixed)
     for s in statements:
         if read(s) & derived:
             derived |= written(s)
-    kept: list[Stmt] = []
-    needed: set[Buffer] = set()
+    kept: list[ir.Stmt] = []
+    needed: set[ir.Buffer] = set()
     for s in reversed(statements):
         if written(s) & (derived | needed):
             needed |= read(s)
@@ -107,29 +96,29 @@ def rooted(statements: list[Stmt], fixed: set[Buffer]) -> list[Stmt]:
     return kept
 
 
-def written(s: Stmt) -> set[Buffer]:
-    found: set[Buffer] = set()
-    for x in walk(s):
-        if isinstance(x, Store):
+def written(s: ir.Stmt) -> set[ir.Buffer]:
+    found: set[ir.Buffer] = set()
+    for x in ir.walk(s):
+        if isinstance(x, ir.Store):
             found.add(x.buffer)
-        elif isinstance(x, TupleStore):
+        elif isinstance(x, ir.TupleStore):
             found |= {one.buffer for one in x.stores}
     return found
 
 
-def read(s: Stmt) -> set[Buffer]:
-    return {e.buffer for e in expressions(s) if isinstance(e, Load)}
+def read(s: ir.Stmt) -> set[ir.Buffer]:
+    return {e.buffer for e in ir.expressions(s) if isinstance(e, ir.Load)}
 
 
-def fails(s: Stmt) -> bool:
-    return any(isinstance(x, Assert) for x in walk(s))
+def fails(s: ir.Stmt) -> bool:
+    return any(isinstance(x, ir.Assert) for x in ir.walk(s))
 
 
-class Rebuffer(Rewriter):
+class Rebuffer(ir.Rewriter):
     """Buffers replaced."""
 
-    def __init__(self, new: dict[Buffer, Buffer]) -> None:
+    def __init__(self, new: dict[ir.Buffer, ir.Buffer]) -> None:
         self.new = new
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: ir.Buffer) -> ir.Buffer:
         return self.new.get(b, b)

@@ -8,53 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from .. import ir
 from ..arith import Domain
-from ..ir import (
-    Binary,
-    Buffer,
-    Expr,
-    For,
-    Load,
-    Program,
-    Rewriter,
-    Store,
-    Var,
-    as_int,
-    blocks,
-    const,
-    expressions,
-    free_vars,
-    integer_limits,
-    is_integer,
-    operands,
-    walk,
-)
 from ..runtime import Values
 
 SMALL = 4  # the largest integer where nothing asks for others
 
 
-def values_of(program: Program) -> dict[Buffer, Values]:
+def values_of(program: ir.Program) -> dict[ir.Buffer, Values]:
     """What integer inputs may hold that are indices, bounds of loops, divisors or widths of shifts.
 
     An index lies in the dimension it selects from. An input that bounds a loop is ascending, as the row
     pointers of a sparse matrix are, and ends with the size of what the loop runs over.
     """
-    inputs = {b for b in program.inputs if is_integer(b.dtype)}
+    inputs = {b for b in program.inputs if ir.is_integer(b.dtype)}
     if not inputs:
         return {}
     extents = loop_extents(program)
     bounding = {b for extent in extents.values() for b in loaded(extent)}
     found = {b: Values(0, SMALL, ascending=True) for b in inputs & bounding}
-    highest: dict[Buffer, int] = {}
+    highest: dict[ir.Buffer, int] = {}
     for index, size in indices(program):
-        over = {b for e in parts(index) if isinstance(e, Var) and e in extents for b in loaded(extents[e])}
+        over = {b for e in parts(index) if isinstance(e, ir.Var) and e in extents for b in loaded(extents[e])}
         for b in inputs & (over | loaded(index)):
             high = size if b in bounding else fitting(index, b, size, extents)
-            highest[b] = min(high, highest.get(b, integer_limits(b.dtype)[1]))
+            highest[b] = min(high, highest.get(b, ir.integer_limits(b.dtype)[1]))
             found[b] = Values(0, highest[b], ascending=b in bounding)
-    for e in expressions(program):
-        if isinstance(e, Binary) and e.op in ("//", "%", "<<", ">>"):
+    for e in ir.expressions(program):
+        if isinstance(e, ir.Binary) and e.op in ("//", "%", "<<", ">>"):
             low = 1 if e.op in ("//", "%") else 0
             for b in inputs & loaded(e.b):
                 values = found.get(b, Values(low, SMALL))
@@ -62,46 +43,46 @@ def values_of(program: Program) -> dict[Buffer, Values]:
     return found
 
 
-def loop_extents(program: Program) -> dict[Var, Expr]:
+def loop_extents(program: ir.Program) -> dict[ir.Var, ir.Expr]:
     """The extent of every loop and iterator."""
-    loops = {s.var: s.extent for s in walk(program) if isinstance(s, For)}
-    return loops | {it.var: it.extent for block in blocks(program) for it in block.iters}
+    loops = {s.var: s.extent for s in ir.walk(program) if isinstance(s, ir.For)}
+    return loops | {it.var: it.extent for block in ir.blocks(program) for it in block.iters}
 
 
-def indices(program: Program) -> Iterator[tuple[Expr, int]]:
+def indices(program: ir.Program) -> Iterator[tuple[ir.Expr, int]]:
     """Every index of an access, with the size of the dimension it selects from."""
-    for e in expressions(program):
-        if isinstance(e, Load):
+    for e in ir.expressions(program):
+        if isinstance(e, ir.Load):
             yield from zip(e.indices, e.buffer.shape)
-    for s in walk(program):
-        if isinstance(s, Store):
+    for s in ir.walk(program):
+        if isinstance(s, ir.Store):
             yield from zip(s.indices, s.buffer.shape)
 
 
-def parts(e: Expr) -> Iterator[Expr]:
+def parts(e: ir.Expr) -> Iterator[ir.Expr]:
     """What the value of `e` is computed from; not what only says which element is loaded."""
     yield e
-    if not isinstance(e, Load):
-        for x in operands(e):
+    if not isinstance(e, ir.Load):
+        for x in ir.operands(e):
             yield from parts(x)
 
 
-def loaded(e: Expr) -> set[Buffer]:
-    return {x.buffer for x in parts(e) if isinstance(x, Load)}
+def loaded(e: ir.Expr) -> set[ir.Buffer]:
+    return {x.buffer for x in parts(e) if isinstance(x, ir.Load)}
 
 
-def fitting(index: Expr, b: Buffer, size: int, extents: dict[Var, Expr]) -> int:
+def fitting(index: ir.Expr, b: ir.Buffer, size: int, extents: dict[ir.Var, ir.Expr]) -> int:
     """The largest value of `b`, by halves, with which `index` stays below `size`; others' loads are 1."""
-    value = Var("value", b.dtype)
+    value = ir.Var("value", b.dtype)
 
-    class OnlyOne(Rewriter):
-        def expr(self, e: Expr) -> Expr:
-            if isinstance(e, Load):
-                return value if e.buffer is b else const(1, e.dtype)
+    class OnlyOne(ir.Rewriter):
+        def expr(self, e: ir.Expr) -> ir.Expr:
+            if isinstance(e, ir.Load):
+                return value if e.buffer is b else ir.const(1, e.dtype)
             return super().expr(e)
 
     alone = OnlyOne().expr(index)
-    loops = {v: n for v in free_vars(alone) if v in extents and (n := as_int(extents[v])) is not None}
+    loops = {v: n for v in ir.free_vars(alone) if v in extents and (n := ir.as_int(extents[v])) is not None}
     high = max(0, size - 1)
     while high:
         upper = Domain({**loops, value: high + 1}).bounds(alone)[1]

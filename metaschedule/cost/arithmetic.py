@@ -5,22 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from .. import ir
 from ..ir import INDEX as DTYPE_OF_INDICES
-from ..ir import (
-    INSTRUCTIONS,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Select,
-    Store,
-    Unary,
-    expr_key,
-    operands,
-    subexpressions,
-)
 from ..ir.expr import COMPARISONS, LOGICAL
 
 KINDS = ("add", "multiply", "extreme", "divide", "function", "compare", "select", "cast", "index")
@@ -39,37 +25,42 @@ OTHER_FUNCTION = 40
 class Read(NamedTuple):
     """A load, and how many elements from there on an instruction takes in one lane."""
 
-    load: Load
+    load: ir.Load
     group: int = 1
 
 
 @lru_cache(maxsize=1024)  # loop transformations leave the stores of a block alone: candidates share them
-def computed(s: Store) -> tuple[tuple[float, ...], tuple[Read, ...]]:
+def computed(s: ir.Store) -> tuple[tuple[float, ...], tuple[Read, ...]]:
     """The operations of a store, by KINDS, and what it reads."""
     counts, reads = [0.0] * len(KINDS), list[Read]()
     count_operations(s.value, counts, reads)
     return tuple(counts), tuple(reads)
 
 
-def choices(e: Expr) -> list[Expr]:
+def choices(e: ir.Expr) -> list[ir.Expr]:
     """What `select(i == 0, a, select(i == 1, b, c))` chooses from by position: chosen when code is generated,
     if the loop is unrolled, as it should be."""
-    found: list[Expr] = []
-    while isinstance(e, Select) and isinstance(e.cond, Binary) and e.cond.op == "==" and is_position(e.cond):
+    found: list[ir.Expr] = []
+    while (
+        isinstance(e, ir.Select)
+        and isinstance(e.cond, ir.Binary)
+        and e.cond.op == "=="
+        and is_position(e.cond)
+    ):
         found.append(e.a)
         e = e.b
     return [*found, e] if found else []
 
 
-def is_position(e: Binary) -> bool:
+def is_position(e: ir.Binary) -> bool:
     return (
         e.a.dtype == DTYPE_OF_INDICES
-        and isinstance(e.b, Const)
-        and not any(isinstance(x, Load) for x in subexpressions(e))
+        and isinstance(e.b, ir.Const)
+        and not any(isinstance(x, ir.Load) for x in ir.subexpressions(e))
     )
 
 
-def count_operations(e: Expr, counts: list[float], reads: list[Read]) -> None:
+def count_operations(e: ir.Expr, counts: list[float], reads: list[Read]) -> None:
     """Add what evaluating `e` takes to `counts` (by KINDS) and `reads`."""
     if possible := choices(e):
         # On average one of them; each of their loads once, whatever the position.
@@ -78,36 +69,36 @@ def count_operations(e: Expr, counts: list[float], reads: list[Read]) -> None:
             some: list[Read] = []
             own = [0.0] * len(KINDS)
             count_operations(one, own, some)
-            seen.update({(read.load.buffer, *map(expr_key, read.load.indices)): read for read in some})
+            seen.update({(read.load.buffer, *map(ir.expr_key, read.load.indices)): read for read in some})
             for kind, count in enumerate(own):
                 counts[kind] += count / len(possible)
         reads += seen.values()
         return
-    if isinstance(e, Load):
+    if isinstance(e, ir.Load):
         reads.append(Read(e))
         for index in e.indices:
-            if type(index) is Load or any(type(x) is Load for x in operands(index)):
+            if type(index) is ir.Load or any(type(x) is ir.Load for x in ir.operands(index)):
                 count_operations(index, counts, reads)  # indirect
         return
-    if isinstance(e, Call) and (known := INSTRUCTIONS.get(e.name)) is not None:
+    if isinstance(e, ir.Call) and (known := ir.INSTRUCTIONS.get(e.name)) is not None:
         counts[MULTIPLY] += 1
         counts[ADD] += 1
         for r in known.registers:  # a register is one load
             first = e.args[r.first]
-            if isinstance(first, Load):
+            if isinstance(first, ir.Load):
                 reads.append(Read(first, r.count))
             else:
                 count_operations(first, counts, reads)
         return
-    if isinstance(e, Binary):
+    if isinstance(e, ir.Binary):
         counts[INDEX if e.dtype == "int64" else BINARY.get(e.op, ADD)] += 1
-    elif isinstance(e, Call):
+    elif isinstance(e, ir.Call):
         counts[FUNCTION] += FUNCTION_WEIGHT.get(e.name, OTHER_FUNCTION)
-    elif isinstance(e, Select):
+    elif isinstance(e, ir.Select):
         counts[SELECT] += 1
-    elif isinstance(e, Cast):
+    elif isinstance(e, ir.Cast):
         counts[CAST] += 1
-    elif isinstance(e, Unary):
+    elif isinstance(e, ir.Unary):
         counts[ADD] += 1
-    for x in operands(e):
+    for x in ir.operands(e):
         count_operations(x, counts, reads)

@@ -10,12 +10,12 @@ every variable in it: a stride that is neither 0 nor 1.
 
 from __future__ import annotations
 
+from .. import ir
 from ..affine.definitions import Split
 from ..affine.form import form_of
-from ..ir import Binary, Cast, Const, Expr, Select, Var, as_int, free_vars
 from ..schedule.state import State
 
-LoopDigit = tuple[Var, int, int]
+LoopDigit = tuple[ir.Var, int, int]
 Movement = dict[LoopDigit, int]
 IRREGULAR = 17
 UNKNOWN_EXTENT = 8  # of a loop whose bound is known only at run time
@@ -27,54 +27,54 @@ class Movements:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.known: dict[Var, Movement] = {}
+        self.known: dict[ir.Var, Movement] = {}
 
-    def bind_loop(self, var: Var, extent: Expr) -> int:
+    def bind_loop(self, var: ir.Var, extent: ir.Expr) -> int:
         """Enter a loop; gives its extent, or half the largest it can have."""
-        count = as_int(extent)
+        count = ir.as_int(extent)
         if count is None:
             most = sum(abs(k) * ((high - 1) // low) for (_, low, high), k in self.of(extent).items())
             count = max(1, most // 2) or UNKNOWN_EXTENT
         self.known[var] = {(var, 1, count): 1} if count > 1 else {}
         return count
 
-    def of(self, e: Expr) -> Movement:
-        if isinstance(e, Var):
+    def of(self, e: ir.Expr) -> Movement:
+        if isinstance(e, ir.Var):
             found = self.known.get(e)
             if found is None:
                 found = self.known[e] = self.defined(e)
             return found
-        if isinstance(e, Const):
+        if isinstance(e, ir.Const):
             return {}
-        if isinstance(e, Binary):
+        if isinstance(e, ir.Binary):
             return self.of_binary(e)
-        if isinstance(e, Cast):
+        if isinstance(e, ir.Cast):
             return self.of(e.a)
-        if isinstance(e, Select):
+        if isinstance(e, ir.Select):
             return self.of(e.a) or self.of(e.b)
         return self.irregular(e)
 
-    def of_binary(self, e: Binary) -> Movement:
+    def of_binary(self, e: ir.Binary) -> Movement:
         terms = form_of(e).terms
         if len(terms) != 1 or terms[0][0] is not e:
             total: Movement = {}
             for x, factor in terms:
                 total = combined(total, self.of(x), factor)
             return total
-        divisor = as_int(e.b)
+        divisor = ir.as_int(e.b)
         if divisor is not None and divisor > 0 and e.op in ("//", "%"):
             return part(self.of(e.a), *((divisor, INFINITE) if e.op == "//" else (1, divisor)))
         if e.op in ("min", "max"):  # a clamped index moves as the index does
             return self.of(e.a) or self.of(e.b)
         return self.irregular(e)
 
-    def irregular(self, e: Expr) -> Movement:
+    def irregular(self, e: ir.Expr) -> Movement:
         form: Movement = {}
-        for var in free_vars(e):
+        for var in ir.free_vars(e):
             form |= dict.fromkeys(self.of(var), IRREGULAR)
         return form
 
-    def defined(self, var: Var) -> Movement:
+    def defined(self, var: ir.Var) -> Movement:
         """The movement of a variable that no loop around has: split or fused earlier."""
         state = self.state
         known = state.definitions.get(var)
@@ -85,11 +85,11 @@ class Movements:
         if isinstance(known, Split):
             for digit in reversed(known.digits):
                 form = combined(form, self.of(digit), stride)
-                stride *= as_int(state.extents[digit]) or 1
+                stride *= ir.as_int(state.extents[digit]) or 1
             return form
         for digit in known.digits[known.index + 1 :]:
-            stride *= as_int(state.extents[digit]) or 1
-        extent = as_int(state.extents[known.digits[known.index]]) or 1
+            stride *= ir.as_int(state.extents[digit]) or 1
+        extent = ir.as_int(state.extents[known.digits[known.index]]) or 1
         return part(self.of(known.whole), stride, stride * extent if known.index else INFINITE)
 
 

@@ -10,27 +10,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from .. import ir
 from ..arith import conjuncts
 from ..codegen.lower.lanes import REDUCTIONS
 from ..codegen.lower.model import kept_loops, resolve_kind, share_copies, spend_copies
 from ..codegen.lower.predicate_padding import predicate_padding
-from ..ir import (
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Program,
-    Stmt,
-    Store,
-    TupleStore,
-    Var,
-    While,
-    as_int,
-    reduction_term,
-)
 from ..ir.annotations import SKIP_ZEROS, UNROLL
 from ..ir.dtypes import INDEX
 from ..schedule import Schedule
@@ -43,7 +27,7 @@ from .movement import INFINITE, UNKNOWN_EXTENT, Movement, Movements, part
 class Loop:
     """A loop around a store; `kind` is what the code generator makes of it."""
 
-    var: Var
+    var: ir.Var
     extent: int
     kind: str
 
@@ -54,7 +38,7 @@ class ElementAccess:
     number of outer loops that surround every use of an intermediate buffer: lowering gives such a buffer room
     for one iteration of them. `group` neighbours along the last dimension are taken as one element."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     forms: list[Movement]
     updates: bool = False
     shared: int = 0
@@ -78,11 +62,11 @@ class Nest:
     accesses: list[ElementAccess]
     operations: tuple[float, ...]
     guards: list[Guard]
-    conditions: list[set[Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
+    conditions: list[set[ir.Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
     executed: float  # the share of instances that these let through, as far as it shows
 
 
-def nests(program: Program | Schedule) -> list[Nest]:
+def nests(program: ir.Program | Schedule) -> list[Nest]:
     """The stores of a program that may run, in order.
 
     >>> from metaschedule import workloads
@@ -97,9 +81,9 @@ def nests(program: Program | Schedule) -> list[Nest]:
     return walk.found
 
 
-def share_loops(found: list[Nest], params: set[Buffer]) -> None:
+def share_loops(found: list[Nest], params: set[ir.Buffer]) -> None:
     """Fill in `shared` of every access."""
-    common: dict[Buffer, list[Loop]] = {}
+    common: dict[ir.Buffer, list[Loop]] = {}
     for nest in found:
         for access in nest.accesses:
             if access.buffer not in params:
@@ -128,7 +112,7 @@ class _Walk:
     found: list[Nest] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
-    conditions: list[set[Var]] = field(default_factory=list)
+    conditions: list[set[ir.Var]] = field(default_factory=list)
     executed: float = 1.0
     forms: Movements = field(init=False)
 
@@ -137,35 +121,35 @@ class _Walk:
 
     # What visits statements gives the copies that unrolling may make of them, see `model.share_copies`.
 
-    def inside(self, body: Body, key: Key | None) -> int | None:
+    def inside(self, body: ir.Body, key: Key | None) -> int | None:
         """What is below a statement: in the flat tree where it has children there."""
         below = () if key is None else self.state.children[key]
         asked = [self.stmt(self.state.nodes[child], child) for child in below]
         return share_copies(asked + [self.stmt(s, None) for s in body])
 
-    def stmt(self, s: Stmt, key: Key | None) -> int | None:
-        if isinstance(s, For):
+    def stmt(self, s: ir.Stmt, key: Key | None) -> int | None:
+        if isinstance(s, ir.For):
             return self.loop(s, key)
-        if isinstance(s, Block):
+        if isinstance(s, ir.Block):
             self.block(s, key)
             return UNROLL.get(s)
-        if isinstance(s, Store):
+        if isinstance(s, ir.Store):
             self.store(s)
-        elif isinstance(s, TupleStore):
+        elif isinstance(s, ir.TupleStore):
             for x in s.stores:
                 self.store(x, in_tuple=True)
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             self.guarded((s.cond,), s.then, key)
             self.guarded((s.cond,), s.orelse, None)
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             self.serialize_lanes()
-            self.loops.append(Loop(Var("while"), UNKNOWN_EXTENT, "serial"))
+            self.loops.append(Loop(ir.Var("while"), UNKNOWN_EXTENT, "serial"))
             self.inside(s.body, key)
             self.loops.pop()
         return None
 
-    def loop(self, s: For, key: Key | None) -> int | None:
-        known, extent = as_int(s.extent), self.forms.bind_loop(s.var, s.extent)
+    def loop(self, s: ir.For, key: Key | None) -> int | None:
+        known, extent = ir.as_int(s.extent), self.forms.bind_loop(s.var, s.extent)
         if known is None:  # lanes may have different numbers of iterations
             self.serialize_lanes({var for var, _, _ in self.forms.irregular(s.extent)})
         if extent < 1:
@@ -180,9 +164,9 @@ class _Walk:
             loop.kind = "unrolled"
         return copies
 
-    def block(self, s: Block, key: Key | None) -> None:
+    def block(self, s: ir.Block, key: Key | None) -> None:
         known = self.forms.known
-        reducing: set[Var] = set()
+        reducing: set[ir.Var] = set()
         for it, binding in zip(s.iters, s.bindings, strict=True):
             known[it.var] = form = self.forms.of(binding)
             if s.init and it.kind == "reduce":
@@ -202,10 +186,10 @@ class _Walk:
             self.conditions.pop()
         self.loops = around
 
-    def guarded(self, conditions: tuple[Expr, ...], body: Body, key: Key | None) -> None:
+    def guarded(self, conditions: tuple[ir.Expr, ...], body: ir.Body, key: Key | None) -> None:
         guards, others, executed = len(self.guards), len(self.conditions), self.executed
         for cond in itertools.chain.from_iterable(map(conjuncts, conditions)):
-            if is_bound(cond) and (limit := as_int(cond.b)) is not None:
+            if is_bound(cond) and (limit := ir.as_int(cond.b)) is not None:
                 guard = Guard(self.forms.of(cond.a), limit, cond.op == ">=")
                 if guard not in self.guards:  # tiles of tiles repeat some
                     self.guards.append(guard)
@@ -216,13 +200,13 @@ class _Walk:
         del self.guards[guards:], self.conditions[others:]
         self.executed = executed
 
-    def serialize_lanes(self, variables: Collection[Var] | None = None) -> None:
+    def serialize_lanes(self, variables: Collection[ir.Var] | None = None) -> None:
         """Note that lowering finds lanes around here which do not run together (`lower/lanes.py`)."""
         for loop in self.loops:
             if loop.kind == "vectorized" and (variables is None or loop.var in variables):
                 loop.kind = "serial"
 
-    def store(self, s: Store, in_tuple: bool = False) -> None:
+    def store(self, s: ir.Store, in_tuple: bool = False) -> None:
         operations, reads = computed(s)
         of = self.forms.of
         written = ElementAccess(s.buffer, [of(i) for i in s.indices])
@@ -230,7 +214,7 @@ class _Walk:
         lanes = {loop.var for loop in self.loops if loop.kind == "vectorized"}
         if lanes:
             lanes -= {var for form in written.forms for var, _, _ in form}
-            if lanes and (in_tuple or reduction_term(s, REDUCTIONS) is None):
+            if lanes and (in_tuple or ir.reduction_term(s, REDUCTIONS) is None):
                 self.serialize_lanes(lanes)
         for load, group in reads:
             forms = [of(i) for i in load.indices]
@@ -245,15 +229,15 @@ class _Walk:
         self.found.append(Nest(list(self.loops), accesses, operations, guards, conditions, self.executed))
 
 
-def is_bound(cond: Expr) -> TypeGuard[Binary]:
+def is_bound(cond: ir.Expr) -> TypeGuard[ir.Binary]:
     """Whether a condition compares an index: `i0 * 6 + i1 < 128`."""
-    return isinstance(cond, Binary) and cond.op in ("<", ">=") and cond.a.dtype == INDEX
+    return isinstance(cond, ir.Binary) and cond.op in ("<", ">=") and cond.a.dtype == INDEX
 
 
-def share(cond: Expr) -> float:
+def share(cond: ir.Expr) -> float:
     """How often a condition holds: less than always only where a remainder shows it."""
-    if not isinstance(cond, Binary):
+    if not isinstance(cond, ir.Binary):
         return 1.0
-    if cond.op == "==" and isinstance(cond.a, Binary) and cond.a.op == "%":
-        return 1 / (as_int(cond.a.b) or 1)
+    if cond.op == "==" and isinstance(cond.a, ir.Binary) and cond.a.op == "%":
+        return 1 / (ir.as_int(cond.a.b) or 1)
     return 1.0

@@ -28,35 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metaschedule.ir import (
-    INSTRUCTIONS,
-    Assert,
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Select,
-    Stmt,
-    Store,
-    TupleStore,
-    Unary,
-    Var,
-    free_vars,
-    is_float,
-    numpy_dtype,
-    own_expressions,
-    same_expr,
-    subexpressions,
-    substitute,
-    walk,
-)
+from metaschedule import ir
 from metaschedule.ir import cast as to
 
 from .errors import InterpreterError
@@ -102,66 +74,68 @@ def require(mask: Mask, condition: Any) -> None:
 # --- which nests qualify --------------------------------------------------------------------------
 
 
-def find_nest(loop: For, scalar: Walk) -> Nest | None:
+def find_nest(loop: ir.For, scalar: Walk) -> Nest | None:
     """The nest that starts at `loop`, if it can run in lanes."""
     loops = [loop]
-    while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For):
+    while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], ir.For):
         loops.append(inner)
     body = loops[-1].body
-    if not all(type(s) in STATEMENTS and not (isinstance(s, Block) and s.allocs) for s in walk(body)):
+    if not all(type(s) in STATEMENTS and not (isinstance(s, ir.Block) and s.allocs) for s in ir.walk(body)):
         return None
     stores = {s.buffer: s.indices for s in expanded_stores(body)}
     variables = {f.var for f in loops}
 
-    def is_fixed(e: Expr) -> bool:
-        return not any(isinstance(x, Load) and x.buffer in stores for x in subexpressions(e))
+    def is_fixed(e: ir.Expr) -> bool:
+        return not any(isinstance(x, ir.Load) and x.buffer in stores for x in ir.subexpressions(e))
 
     for f in loops:
-        if not is_fixed(f.extent) or variables.intersection(free_vars(f.extent)):
+        if not is_fixed(f.extent) or variables.intersection(ir.free_vars(f.extent)):
             return None
     touched = [(s.buffer, s.indices) for s in expanded_stores(body)]
     touched += [(e.buffer, e.indices) for e in expanded_loads(body) if e.buffer in stores]
     for buffer, indices in touched:
-        if not all(map(same_expr, indices, stores[buffer])) or not all(map(is_fixed, indices)):
+        if not all(map(ir.same_expr, indices, stores[buffer])) or not all(map(is_fixed, indices)):
             return None
-    used = {v for indices in stores.values() for index in indices for v in free_vars(index)}
+    used = {v for indices in stores.values() for index in indices for v in ir.free_vars(index)}
     lanes = [f for f in loops if f.var in used]
     steps = [f for f in loops if f.var not in used]
     return Nest(scalar, lanes, steps, body, stores) if lanes else None
 
 
-def expanded(body: Body, bound: Mapping[Var, Expr]) -> Iterator[tuple[Stmt, Mapping[Var, Expr]]]:
+def expanded(
+    body: ir.Body, bound: Mapping[ir.Var, ir.Expr]
+) -> Iterator[tuple[ir.Stmt, Mapping[ir.Var, ir.Expr]]]:
     """Every statement, with what the block iterators in it are in terms of the loops."""
     for s in body:
         inside = bound
-        if isinstance(s, Block):
+        if isinstance(s, ir.Block):
             pairs = zip(s.iters, s.bindings, strict=True)
             inside = {
                 **bound,
-                **{it.var: to(substitute(e, bound), it.var.dtype) for it, e in pairs},
+                **{it.var: to(ir.substitute(e, bound), it.var.dtype) for it, e in pairs},
             }
             yield s, inside
             yield from expanded(s.init + s.body, inside)
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             yield s, bound
             yield from expanded(s.then + s.orelse, bound)
-        elif isinstance(s, TupleStore):
+        elif isinstance(s, ir.TupleStore):
             yield from expanded(s.stores, bound)
         else:
             yield s, bound
 
 
-def expanded_stores(body: Body) -> Iterator[Store]:
+def expanded_stores(body: ir.Body) -> Iterator[ir.Store]:
     for s, bound in expanded(body, {}):
-        if isinstance(s, Store):
-            yield Store(s.buffer, tuple(substitute(i, bound) for i in s.indices), s.value)
+        if isinstance(s, ir.Store):
+            yield ir.Store(s.buffer, tuple(ir.substitute(i, bound) for i in s.indices), s.value)
 
 
-def expanded_loads(body: Body) -> Iterator[Load]:
+def expanded_loads(body: ir.Body) -> Iterator[ir.Load]:
     for s, bound in expanded(body, {}):
-        for e in own_expressions(s):
-            for x in subexpressions(substitute(e, bound)):
-                if isinstance(x, Load):
+        for e in ir.own_expressions(s):
+            for x in ir.subexpressions(ir.substitute(e, bound)):
+                if isinstance(x, ir.Load):
                     yield x
 
 
@@ -174,7 +148,7 @@ class Cell:
     Arrays are replaced, never changed in place, so that a value read earlier stays what it was.
     """
 
-    def __init__(self, memory: Memory, buffer: Buffer, indices: Iterable[Any]) -> None:
+    def __init__(self, memory: Memory, buffer: ir.Buffer, indices: Iterable[Any]) -> None:
         self.tensor = lookup(memory, buffer)
         if self.tensor.written is None or not buffer.size:
             raise OutOfOrder
@@ -218,7 +192,7 @@ def chosen(values: Any, mask: Mask, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)]
 
 
-def flat_address(buffer: Buffer, indices: Iterable[Any]) -> tuple[Any, Any]:
+def flat_address(buffer: ir.Buffer, indices: Iterable[Any]) -> tuple[Any, Any]:
     """Per lane the place in the flat buffer, and whether the indices are in bounds (where they are
     not, the place is 0)."""
     at, valid = np.int64(origin(buffer)), np.True_
@@ -236,10 +210,10 @@ class Nest:
     def __init__(
         self,
         scalar: Walk,
-        lanes: list[For],
-        steps: list[For],
-        body: Body,
-        stores: Mapping[Buffer, tuple[Expr, ...]],
+        lanes: list[ir.For],
+        steps: list[ir.For],
+        body: ir.Body,
+        stores: Mapping[ir.Buffer, tuple[ir.Expr, ...]],
     ) -> None:
         self.scalar = scalar
         self.values = scalar.values
@@ -247,8 +221,8 @@ class Nest:
         self.lanes, self.steps, self.stmts, self.stores = lanes, steps, body, stores
         self.extents = [scalar.expr(f.extent) for f in lanes + steps]
         self.body: Run | None = None  # compiled when first run
-        self.where: dict[Buffer, list[Eval]] = {}
-        self.cells: dict[Buffer, Cell] = {}
+        self.where: dict[ir.Buffer, list[Eval]] = {}
+        self.cells: dict[ir.Buffer, Cell] = {}
         self.is_hopeless = False  # it failed before: do not try again
 
     def run(self) -> bool:
@@ -279,7 +253,7 @@ class Nest:
             self.body = self.sequence(self.stmts)
             self.where = {b: [self.expr(i) for i in at] for b, at in self.stores.items()}
         for axis, (loop, extent) in enumerate(zip(self.lanes, shape, strict=True)):
-            line = np.arange(extent, dtype=numpy_dtype(loop.var.dtype))
+            line = np.arange(extent, dtype=ir.numpy_dtype(loop.var.dtype))
             self.values[loop.var] = line.reshape([-1 if d == axis else 1 for d in range(len(shape))])
         self.cells = {}  # the indices of stores read no stored buffer
         self.cells = {
@@ -287,7 +261,7 @@ class Nest:
             for buffer, indices in self.where.items()
         }
         ranges = [
-            np.arange(extent, dtype=numpy_dtype(loop.var.dtype))
+            np.arange(extent, dtype=ir.numpy_dtype(loop.var.dtype))
             for loop, extent in zip(self.steps, steps, strict=True)
         ]
         for point in product(*ranges):
@@ -301,27 +275,27 @@ class Nest:
 
     # --- expressions ---
 
-    def expr(self, e: Expr) -> Eval:
+    def expr(self, e: ir.Expr) -> Eval:
         return EXPRESSIONS[type(e)](self, e)
 
-    def var(self, e: Var) -> Eval:
+    def var(self, e: ir.Var) -> Eval:
         values = self.values
         return lambda mask: lookup(values, e)
 
-    def const(self, e: Const) -> Eval:
-        value = numpy_dtype(e.dtype).type(e.value)
+    def const(self, e: ir.Const) -> Eval:
+        value = ir.numpy_dtype(e.dtype).type(e.value)
         return lambda mask: value
 
-    def unary(self, e: Unary) -> Eval:
+    def unary(self, e: ir.Unary) -> Eval:
         f, a = unary_function(e.op), self.expr(e.a)
         return lambda mask: f(a(mask))
 
-    def binary(self, e: Binary) -> Eval:
+    def binary(self, e: ir.Binary) -> Eval:
         a, b = self.expr(e.a), self.expr(e.b)
         if e.op in ("and", "or"):
             return self.logical(e.op, a, b)
         f = binary_function(e.op, e.a.dtype)
-        if e.op not in ("//", "%") or is_float(e.a.dtype):
+        if e.op not in ("//", "%") or ir.is_float(e.a.dtype):
             return lambda mask: f(a(mask), b(mask))
 
         def divide(mask: Mask) -> Any:
@@ -346,7 +320,7 @@ class Nest:
 
         return both if op == "and" else one
 
-    def select(self, e: Select) -> Eval:
+    def select(self, e: ir.Select) -> Eval:
         cond, a, b = self.expr(e.cond), self.expr(e.a), self.expr(e.b)
 
         def pick(mask: Mask) -> Any:
@@ -358,19 +332,19 @@ class Nest:
 
         return pick
 
-    def cast(self, e: Cast) -> Eval:
+    def cast(self, e: ir.Cast) -> Eval:
         return self.as_dtype(self.expr(e.a), e.a.dtype, e.dtype)
 
     def as_dtype(self, value: Eval, have: str, want: str) -> Eval:
         return value if have == want else lambda mask: cast(value(mask), want)
 
-    def call(self, e: Call) -> Eval:
-        if (known := INSTRUCTIONS.get(e.name)) is not None:
+    def call(self, e: ir.Call) -> Eval:
+        if (known := ir.INSTRUCTIONS.get(e.name)) is not None:
             return self.expr(known.expand(e.args))
         f, args = math_function(e.name, e.args[0].dtype), [self.expr(a) for a in e.args]
         return lambda mask: f(*[a(mask) for a in args])
 
-    def load(self, e: Load) -> Eval:
+    def load(self, e: ir.Load) -> Eval:
         buffer = e.buffer
         if buffer in self.stores:
             return lambda mask: self.cells[buffer].read(mask)
@@ -390,10 +364,10 @@ class Nest:
 
     # --- statements ---
 
-    def stmt(self, s: Stmt) -> Run:
+    def stmt(self, s: ir.Stmt) -> Run:
         return STATEMENTS[type(s)](self, s)
 
-    def sequence(self, body: Body) -> Run:
+    def sequence(self, body: ir.Body) -> Run:
         runs = [self.stmt(s) for s in body]
 
         def each(mask: Mask) -> None:
@@ -402,7 +376,7 @@ class Nest:
 
         return each
 
-    def block(self, s: Block) -> Run:
+    def block(self, s: ir.Block) -> Run:
         values = self.values
         predicate = [self.expr(condition) for condition in s.predicate]
         bindings = [
@@ -431,10 +405,10 @@ class Nest:
 
         return run
 
-    def store(self, s: Store) -> Run:
-        return self.tuple_store(TupleStore((s,)))
+    def store(self, s: ir.Store) -> Run:
+        return self.tuple_store(ir.TupleStore((s,)))
 
-    def tuple_store(self, s: TupleStore) -> Run:
+    def tuple_store(self, s: ir.TupleStore) -> Run:
         values = [
             (x.buffer, self.as_dtype(self.expr(x.value), x.value.dtype, x.buffer.dtype)) for x in s.stores
         ]
@@ -446,7 +420,7 @@ class Nest:
 
         return run
 
-    def branch(self, s: If) -> Run:
+    def branch(self, s: ir.If) -> Run:
         cond, then, orelse = self.expr(s.cond), self.sequence(s.then), self.sequence(s.orelse)
 
         def run(mask: Mask) -> None:
@@ -459,25 +433,25 @@ class Nest:
 
         return run
 
-    def check(self, s: Assert) -> Run:
+    def check(self, s: ir.Assert) -> Run:
         cond = self.expr(s.cond)
         return lambda mask: require(mask, cond(mask))
 
 
 EXPRESSIONS: dict[type, Callable[[Nest, Any], Eval]] = {
-    Var: Nest.var,
-    Const: Nest.const,
-    Unary: Nest.unary,
-    Binary: Nest.binary,
-    Select: Nest.select,
-    Cast: Nest.cast,
-    Call: Nest.call,
-    Load: Nest.load,
+    ir.Var: Nest.var,
+    ir.Const: Nest.const,
+    ir.Unary: Nest.unary,
+    ir.Binary: Nest.binary,
+    ir.Select: Nest.select,
+    ir.Cast: Nest.cast,
+    ir.Call: Nest.call,
+    ir.Load: Nest.load,
 }
 STATEMENTS: dict[type, Callable[[Nest, Any], Run]] = {
-    Block: Nest.block,
-    Store: Nest.store,
-    TupleStore: Nest.tuple_store,
-    If: Nest.branch,
-    Assert: Nest.check,
+    ir.Block: Nest.block,
+    ir.Store: Nest.store,
+    ir.TupleStore: Nest.tuple_store,
+    ir.If: Nest.branch,
+    ir.Assert: Nest.check,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metaschedule.ir import Buffer, addresses, numpy_dtype, reach, strided_array
+from metaschedule import ir
 
 from .errors import InterpreterError
 
@@ -17,19 +17,19 @@ class Tensor:
     """The memory of a buffer, flat: its elements, and what its layout leaves between them. `written` is None
     for what came in from outside: all of it is there, and none of it may be changed."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     data: np.ndarray
     written: np.ndarray | None
 
     def elements(self, memory: np.ndarray) -> np.ndarray:
         """`data` or `written` in the buffer's shape."""
-        return strided_array(memory, origin(self.buffer), self.buffer.shape, self.buffer.strides)
+        return ir.strided_array(memory, origin(self.buffer), self.buffer.shape, self.buffer.strides)
 
 
-Memory = dict[Buffer, Tensor]
+Memory = dict[ir.Buffer, Tensor]
 
 
-def given(buffer: Buffer, values: np.ndarray) -> Tensor:
+def given(buffer: ir.Buffer, values: np.ndarray) -> Tensor:
     """A read-only tensor of the caller's (or an embedded table's) values."""
     if buffer.layout is None:
         return Tensor(buffer, np.ascontiguousarray(values).reshape(-1), None)
@@ -42,20 +42,20 @@ def given(buffer: Buffer, values: np.ndarray) -> Tensor:
     return tensor
 
 
-def memory_size(buffer: Buffer) -> int:
-    low, high = reach(buffer.shape, buffer.strides)
+def memory_size(buffer: ir.Buffer) -> int:
+    low, high = ir.reach(buffer.shape, buffer.strides)
     return high - low
 
 
-def fresh(buffer: Buffer) -> Tensor:
+def fresh(buffer: ir.Buffer) -> Tensor:
     """A tensor with nothing in it yet; an embedded table brings its values."""
     if buffer.data is not None:
-        return given(buffer, buffer.data.astype(numpy_dtype(buffer.dtype), copy=False))
+        return given(buffer, buffer.data.astype(ir.numpy_dtype(buffer.dtype), copy=False))
     size = memory_size(buffer)
-    return Tensor(buffer, np.zeros(size, numpy_dtype(buffer.dtype)), np.zeros(size, bool))
+    return Tensor(buffer, np.zeros(size, ir.numpy_dtype(buffer.dtype)), np.zeros(size, bool))
 
 
-def find(memory: Memory, buffer: Buffer) -> Tensor:
+def find(memory: Memory, buffer: ir.Buffer) -> Tensor:
     try:
         return memory[buffer]
     except KeyError:
@@ -64,28 +64,28 @@ def find(memory: Memory, buffer: Buffer) -> Tensor:
     raise InterpreterError(message, label=f"no {buffer.name} here")
 
 
-def origin(buffer: Buffer) -> int:
+def origin(buffer: ir.Buffer) -> int:
     """Where the first element is in the flat tensor; not 0 if strides are negative."""
-    return -reach(buffer.shape, buffer.strides)[0]
+    return -ir.reach(buffer.shape, buffer.strides)[0]
 
 
-def indices_at(buffer: Buffer, at: int) -> tuple[int, ...]:
+def indices_at(buffer: ir.Buffer, at: int) -> tuple[int, ...]:
     """The element that is at a place in the flat tensor."""
-    there = np.argwhere(addresses(buffer.shape, buffer.strides) == at - origin(buffer))
+    there = np.argwhere(ir.addresses(buffer.shape, buffer.strides) == at - origin(buffer))
     return tuple(there[0].tolist())
 
 
-def element(buffer: Buffer, indices: Any) -> str:
+def element(buffer: ir.Buffer, indices: Any) -> str:
     return f"{buffer.name}[{', '.join(str(int(i)) for i in indices) or '()'}]"
 
 
-def out_of_bounds(access: str, buffer: Buffer, indices: Any) -> InterpreterError:
+def out_of_bounds(access: str, buffer: ir.Buffer, indices: Any) -> InterpreterError:
     where = element(buffer, indices)
     message = f"{access} {where} is out of bounds: the shape of {buffer.name} is {buffer.shape}"
     return InterpreterError(message, label=f"{where}: out of bounds")
 
 
-def uninitialised(buffer: Buffer, indices: Any) -> InterpreterError:
+def uninitialised(buffer: ir.Buffer, indices: Any) -> InterpreterError:
     where = element(buffer, indices)
     message = (
         f"read of {where} before it was written: {buffer.name}, of shape {buffer.shape}, holds "
@@ -94,7 +94,7 @@ def uninitialised(buffer: Buffer, indices: Any) -> InterpreterError:
     return InterpreterError(message, label=f"{where}: uninitialised")
 
 
-def not_writable(buffer: Buffer, indices: Any) -> InterpreterError:
+def not_writable(buffer: ir.Buffer, indices: Any) -> InterpreterError:
     kind = "a table" if buffer.data is not None else "an input"
     message = f"write of {element(buffer, indices)}: {buffer.name} is {kind}, which nothing may change"
     return InterpreterError(message, label=f"writes {kind}")

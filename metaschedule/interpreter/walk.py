@@ -12,30 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metaschedule.ir import (
-    INSTRUCTIONS,
-    Assert,
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Select,
-    Stmt,
-    Store,
-    TupleStore,
-    Unary,
-    Var,
-    While,
-    is_float,
-    numpy_dtype,
-)
+from metaschedule import ir
 
 from .errors import InterpreterError
 from .lanes import find_nest
@@ -49,15 +26,15 @@ Run = Callable[[], None]
 class Walk:
     def __init__(self, memory: Memory, lanes: bool | None = None) -> None:
         self.memory = memory
-        self.values: dict[Var, Any] = {}  # of the loops and block iterators we are in
+        self.values: dict[ir.Var, Any] = {}  # of the loops and block iterators we are in
         self.lanes = lanes
 
     # --- expressions ---
 
-    def expr(self, e: Expr) -> Eval:
+    def expr(self, e: ir.Expr) -> Eval:
         return EXPRESSIONS[type(e)](self, e)
 
-    def var(self, e: Var) -> Eval:
+    def var(self, e: ir.Var) -> Eval:
         values = self.values
 
         def read() -> Any:
@@ -69,22 +46,22 @@ class Walk:
 
         return read
 
-    def const(self, e: Const) -> Eval:
-        value = numpy_dtype(e.dtype).type(e.value)
+    def const(self, e: ir.Const) -> Eval:
+        value = ir.numpy_dtype(e.dtype).type(e.value)
         return lambda: value
 
-    def unary(self, e: Unary) -> Eval:
+    def unary(self, e: ir.Unary) -> Eval:
         f, a = unary_function(e.op), self.expr(e.a)
         return lambda: f(a())
 
-    def binary(self, e: Binary) -> Eval:
+    def binary(self, e: ir.Binary) -> Eval:
         a, b = self.expr(e.a), self.expr(e.b)
         if e.op == "and":
             return lambda: a() and b()
         if e.op == "or":
             return lambda: a() or b()
         f = binary_function(e.op, e.a.dtype)
-        if e.op not in ("//", "%") or is_float(e.a.dtype):
+        if e.op not in ("//", "%") or ir.is_float(e.a.dtype):
             return lambda: f(a(), b())
 
         def divide() -> Any:
@@ -95,23 +72,23 @@ class Walk:
 
         return divide
 
-    def select(self, e: Select) -> Eval:
+    def select(self, e: ir.Select) -> Eval:
         cond, a, b = self.expr(e.cond), self.expr(e.a), self.expr(e.b)
         return lambda: a() if cond() else b()
 
-    def cast(self, e: Cast) -> Eval:
+    def cast(self, e: ir.Cast) -> Eval:
         return self.as_dtype(self.expr(e.a), e.a.dtype, e.dtype)
 
     def as_dtype(self, value: Eval, have: str, want: str) -> Eval:
         return value if have == want else lambda: cast(value(), want)
 
-    def call(self, e: Call) -> Eval:
-        if (known := INSTRUCTIONS.get(e.name)) is not None:
+    def call(self, e: ir.Call) -> Eval:
+        if (known := ir.INSTRUCTIONS.get(e.name)) is not None:
             return self.expr(known.expand(e.args))
         f, args = math_function(e.name, e.args[0].dtype), [self.expr(a) for a in e.args]
         return lambda: f(*[a() for a in args])
 
-    def load(self, e: Load) -> Eval:
+    def load(self, e: ir.Load) -> Eval:
         memory, buffer = self.memory, e.buffer
         address = self.address("read of", buffer, e.indices)
 
@@ -124,7 +101,7 @@ class Walk:
 
         return read
 
-    def address(self, access: str, buffer: Buffer, indices: tuple[Expr, ...]) -> Callable[[], int]:
+    def address(self, access: str, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> Callable[[], int]:
         """Where the element is in the flat buffer, once every index is seen to be in bounds."""
         if len(indices) == 1 and buffer.layout is None:  # the general case below, without its loop
             index, extent = self.expr(indices[0]), buffer.shape[0]
@@ -152,7 +129,7 @@ class Walk:
 
     # --- statements ---
 
-    def stmt(self, s: Stmt) -> Run:
+    def stmt(self, s: ir.Stmt) -> Run:
         """What `s` does; errors on the way out learn that it was in `s`."""
         run = STATEMENTS[type(s)](self, s)
 
@@ -165,7 +142,7 @@ class Walk:
 
         return located
 
-    def body(self, body: Body) -> Run:
+    def body(self, body: ir.Body) -> Run:
         runs = [self.stmt(s) for s in body]
         if len(runs) == 1:
             return runs[0]
@@ -176,7 +153,7 @@ class Walk:
 
         return each
 
-    def loop(self, s: For) -> Run:
+    def loop(self, s: ir.For) -> Run:
         values, var, extent = self.values, s.var, self.expr(s.extent)
         nest = None if self.lanes is False else find_nest(s, self)
         body: Run | None = None  # compiled when first needed: not, where lanes do the work
@@ -187,7 +164,7 @@ class Walk:
                 return
             if body is None:
                 body = self.body(s.body)
-            for value in np.arange(extent(), dtype=numpy_dtype(var.dtype)):
+            for value in np.arange(extent(), dtype=ir.numpy_dtype(var.dtype)):
                 values[var] = value
                 try:
                     body()
@@ -198,7 +175,7 @@ class Walk:
 
         return run
 
-    def block(self, s: Block) -> Run:
+    def block(self, s: ir.Block) -> Run:
         values, memory = self.values, self.memory
         predicate = [(condition, self.expr(condition)) for condition in s.predicate]
         bindings = [
@@ -251,7 +228,7 @@ class Walk:
 
         return run
 
-    def assign(self, s: Store) -> tuple[Eval, Callable[[], int], Callable[[int, Any], None]]:
+    def assign(self, s: ir.Store) -> tuple[Eval, Callable[[], int], Callable[[int, Any], None]]:
         """The three steps of a store: its value, its address, the writing."""
         memory, buffer = self.memory, s.buffer
         value = self.as_dtype(self.expr(s.value), s.value.dtype, buffer.dtype)
@@ -265,11 +242,11 @@ class Walk:
 
         return value, self.address("write of", buffer, s.indices), write
 
-    def store(self, s: Store) -> Run:
+    def store(self, s: ir.Store) -> Run:
         value, address, write = self.assign(s)
         return lambda: write(address(), value())
 
-    def tuple_store(self, s: TupleStore) -> Run:
+    def tuple_store(self, s: ir.TupleStore) -> Run:
         steps = [self.assign(store) for store in s.stores]
 
         def run() -> None:
@@ -279,11 +256,11 @@ class Walk:
 
         return run
 
-    def branch(self, s: If) -> Run:
+    def branch(self, s: ir.If) -> Run:
         cond, then, orelse = self.expr(s.cond), self.body(s.then), self.body(s.orelse)
         return lambda: then() if cond() else orelse()
 
-    def repeat(self, s: While) -> Run:
+    def repeat(self, s: ir.While) -> Run:
         cond, body = self.expr(s.cond), self.body(s.body)
 
         def run() -> None:
@@ -292,7 +269,7 @@ class Walk:
 
         return run
 
-    def check(self, s: Assert) -> Run:
+    def check(self, s: ir.Assert) -> Run:
         cond = self.expr(s.cond)
 
         def run() -> None:
@@ -303,21 +280,21 @@ class Walk:
 
 
 EXPRESSIONS: dict[type, Callable[[Walk, Any], Eval]] = {
-    Var: Walk.var,
-    Const: Walk.const,
-    Unary: Walk.unary,
-    Binary: Walk.binary,
-    Select: Walk.select,
-    Cast: Walk.cast,
-    Call: Walk.call,
-    Load: Walk.load,
+    ir.Var: Walk.var,
+    ir.Const: Walk.const,
+    ir.Unary: Walk.unary,
+    ir.Binary: Walk.binary,
+    ir.Select: Walk.select,
+    ir.Cast: Walk.cast,
+    ir.Call: Walk.call,
+    ir.Load: Walk.load,
 }
 STATEMENTS: dict[type, Callable[[Walk, Any], Run]] = {
-    For: Walk.loop,
-    Block: Walk.block,
-    Store: Walk.store,
-    TupleStore: Walk.tuple_store,
-    If: Walk.branch,
-    While: Walk.repeat,
-    Assert: Walk.check,
+    ir.For: Walk.loop,
+    ir.Block: Walk.block,
+    ir.Store: Walk.store,
+    ir.TupleStore: Walk.tuple_store,
+    ir.If: Walk.branch,
+    ir.While: Walk.repeat,
+    ir.Assert: Walk.check,
 }

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from .. import ir
 from ..codegen.legal import SMALL, values_of
-from ..ir import Buffer, Program, integer_limits, is_float, numpy_dtype
 
 
 def arrays(
-    program: Program, magnitude: int | None, positive: bool, rng: np.random.Generator
+    program: ir.Program, magnitude: int | None, positive: bool, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """One array per input. `magnitude` is that of exact inputs; None: floats need not be exact."""
     legal = values_of(program)
 
-    def draw(b: Buffer) -> np.ndarray:
+    def draw(b: ir.Buffer) -> np.ndarray:
         if b in legal:
             values = legal[b].draw(b.shape, rng)
-        elif is_float(b.dtype) and magnitude is None:
+        elif ir.is_float(b.dtype) and magnitude is None:
             values = rng.standard_normal(b.shape, np.float32)
             values = np.abs(values) + 0.5 if positive else values
         elif b.dtype == "bool":
@@ -31,13 +31,13 @@ def arrays(
             values = rng.integers(1, largest(b, magnitude), b.shape, endpoint=True)
             if not positive and not b.dtype.startswith("uint"):
                 values *= rng.choice((-1, 1), b.shape)
-        return np.asarray(values).astype(numpy_dtype(b.dtype))
+        return np.asarray(values).astype(ir.numpy_dtype(b.dtype))
 
     return [draw(b) for b in program.inputs]
 
 
-def largest(b: Buffer, magnitude: int | None) -> int:
+def largest(b: ir.Buffer, magnitude: int | None) -> int:
     """The largest value of an input that is no index."""
-    if is_float(b.dtype):
+    if ir.is_float(b.dtype):
         return magnitude or SMALL
-    return min(magnitude or SMALL, integer_limits(b.dtype)[1])
+    return min(magnitude or SMALL, ir.integer_limits(b.dtype)[1])

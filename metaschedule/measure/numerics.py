@@ -12,37 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..ir import (
-    INSTRUCTIONS,
-    Assert,
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    TupleStore,
-    Unary,
-    Var,
-    While,
-    as_int,
-    blocks,
-    expressions,
-    free_vars,
-    integer_limits,
-    is_float,
-    is_integer,
-    subexpressions,
-)
+from .. import ir
 from ..ir.annotations import ROUNDING
 
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}  # bits of the significand
@@ -54,14 +24,14 @@ MANY = 1 << 16  # terms, from which on errors of a sum grow with their number
 EXACT_CALLS = ("abs", "floor", "ceil", "round", "trunc", "isnan", "isinf")
 INFINITE = 2.0**100  # the start of a minimum or maximum: no operand of a sum
 
-Scope = tuple[tuple[Var, int], ...]
+Scope = tuple[tuple[ir.Var, int], ...]
 
 
 class Inexact(Exception):
     """Somewhere the program rounds."""
 
 
-def exact_magnitude(program: Program, integers: Mapping[Buffer, int]) -> int | None:
+def exact_magnitude(program: ir.Program, integers: Mapping[ir.Buffer, int]) -> int | None:
     """The largest absolute value of inputs with which every result is exact; None if there is none.
 
     `integers` has the largest values of inputs that are not free to choose, such as indices.
@@ -75,57 +45,57 @@ def exact_magnitude(program: Program, integers: Mapping[Buffer, int]) -> int | N
     return None
 
 
-def tolerance(program: Program) -> float:
+def tolerance(program: ir.Program) -> float:
     """How far results may differ, relative to the largest: K roundings add up as their square root, and more
     where one accumulator outgrows its terms so that they are always rounded the same way. Where large terms
     cancel it is more, which a program, or a candidate's block, has to say (`ROUNDING`)."""
     terms = sum(
         trips(stmt, scope)
         for stmt, scope in statements(program.body)
-        if isinstance(stmt, Store) and accumulates(stmt)
+        if isinstance(stmt, ir.Store) and accumulates(stmt)
     )
-    floats = {e.dtype for e in expressions(program) if is_float(e.dtype)}
+    floats = {e.dtype for e in ir.expressions(program) if ir.is_float(e.dtype)}
     rounding = max((2.0 ** -DIGITS[dtype] for dtype in floats), default=0.0)
     roundings = max(math.sqrt(max(FEWEST, terms)), terms / math.sqrt(MANY))
     return SAFETY * rounding * roundings * (ROUNDING.get(program) or 1)
 
 
-def amplification(candidate: Program) -> float:
+def amplification(candidate: ir.Program) -> float:
     """How many times as far as others a candidate may be off, by what its blocks say."""
-    return max([ROUNDING.get(block) or 1 for block in blocks(candidate)], default=1)
+    return max([ROUNDING.get(block) or 1 for block in ir.blocks(candidate)], default=1)
 
 
-def statements(body: Body, scope: Scope = ()) -> Iterator[tuple[Stmt, Scope]]:
+def statements(body: ir.Body, scope: Scope = ()) -> Iterator[tuple[ir.Stmt, Scope]]:
     """Every statement with the loops around it; inside a block with iterators those are the loops."""
     for s in body:
         yield s, scope
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             yield from statements(s.body, (*scope, (s.var, count(s.extent))))
-        elif isinstance(s, Block):
+        elif isinstance(s, ir.Block):
             inner = tuple((it.var, count(it.extent)) for it in s.iters) or scope
             yield from statements(s.init, inner)
             yield from statements(s.body, inner)
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             yield from statements(s.then, scope)
             yield from statements(s.orelse, scope)
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             yield from statements(s.body, scope)
-        elif isinstance(s, TupleStore):
+        elif isinstance(s, ir.TupleStore):
             yield from statements(s.stores, scope)
 
 
-def count(extent: Expr) -> int:
-    known = as_int(extent)
+def count(extent: ir.Expr) -> int:
+    known = ir.as_int(extent)
     return UNKNOWN if known is None else known
 
 
-def accumulates(store: Store) -> bool:
-    return any(isinstance(e, Load) and e.buffer is store.buffer for e in subexpressions(store.value))
+def accumulates(store: ir.Store) -> bool:
+    return any(isinstance(e, ir.Load) and e.buffer is store.buffer for e in ir.subexpressions(store.value))
 
 
-def trips(store: Store, scope: Scope) -> int:
+def trips(store: ir.Store, scope: Scope) -> int:
     """How often one element is stored to: iterations of the loops that the indices do not use."""
-    used = {var for index in store.indices for var in free_vars(index)}
+    used = {var for index in store.indices for var in ir.free_vars(index)}
     return math.prod(extent for var, extent in scope if var not in used)
 
 
@@ -133,9 +103,9 @@ class Magnitudes:
     """The largest absolute value that each buffer can hold, worst case; raises Inexact where a float may
     not be an integer that its type holds exactly."""
 
-    def __init__(self, program: Program, magnitude: int, integers: Mapping[Buffer, int]) -> None:
-        self.of: dict[Buffer, float] = {}
-        self._extents: dict[Var, int] = {}
+    def __init__(self, program: ir.Program, magnitude: int, integers: Mapping[ir.Buffer, int]) -> None:
+        self.of: dict[ir.Buffer, float] = {}
+        self._extents: dict[ir.Var, int] = {}
         for b in program.inputs:
             largest = 1 if b.dtype == "bool" else integers.get(b, magnitude)
             self.of[b] = self._held(largest, b.dtype)
@@ -144,14 +114,14 @@ class Magnitudes:
                 self.of[b] = max((self._constant(float(x)) for x in b.data.flat), default=0.0)
         for stmt, scope in statements(program.body):
             self._extents.update(scope)
-            if isinstance(stmt, Store):
+            if isinstance(stmt, ir.Store):
                 self._store(stmt, trips(stmt, scope))
-            elif isinstance(stmt, (If, Assert)):
+            elif isinstance(stmt, (ir.If, ir.Assert)):
                 self.expr(stmt.cond)
-            elif isinstance(stmt, While) and any(is_float(e.dtype) for e in expressions(stmt)):
+            elif isinstance(stmt, ir.While) and any(ir.is_float(e.dtype) for e in ir.expressions(stmt)):
                 raise Inexact  # who knows how often
 
-    def _store(self, store: Store, trips: int) -> None:
+    def _store(self, store: ir.Store, trips: int) -> None:
         b = store.buffer
         before = self.of.get(b, 0.0)
         if not accumulates(store):
@@ -160,16 +130,16 @@ class Magnitudes:
         self.of[b] = 0.0
         term = self.expr(store.value)
         self.of[b] = 1.0
-        if self.expr(store.value) > term + 1 and is_float(b.dtype):
+        if self.expr(store.value) > term + 1 and ir.is_float(b.dtype):
             raise Inexact  # grows by more than a sum does
         self.of[b] = self._held(before + trips * term, b.dtype)
 
     def _held(self, magnitude: float, dtype: str) -> float:
-        if is_float(dtype):
+        if ir.is_float(dtype):
             if magnitude > 1 << DIGITS[dtype]:
                 raise Inexact
-        elif is_integer(dtype):  # which wraps, in any order to the same
-            return min(magnitude, -integer_limits(dtype)[0] or integer_limits(dtype)[1])
+        elif ir.is_integer(dtype):  # which wraps, in any order to the same
+            return min(magnitude, -ir.integer_limits(dtype)[0] or ir.integer_limits(dtype)[1])
         return magnitude
 
     def _constant(self, value: float) -> float:
@@ -179,25 +149,25 @@ class Magnitudes:
             raise Inexact
         return abs(value)
 
-    def expr(self, e: Expr) -> float:
+    def expr(self, e: ir.Expr) -> float:
         return self._held(self._value(e), e.dtype)
 
-    def _value(self, e: Expr) -> float:
-        if isinstance(e, Const):
+    def _value(self, e: ir.Expr) -> float:
+        if isinstance(e, ir.Const):
             return self._constant(float(e.value))
-        if isinstance(e, Load):
+        if isinstance(e, ir.Load):
             return self.of.get(e.buffer, math.inf)  # one that is stored to later, around a loop
-        if isinstance(e, Var):
+        if isinstance(e, ir.Var):
             return self._extents.get(e, UNKNOWN)
-        if isinstance(e, (Unary, Cast)):
+        if isinstance(e, (ir.Unary, ir.Cast)):
             return self.expr(e.a)
-        if isinstance(e, Select):
+        if isinstance(e, ir.Select):
             return max(self.expr(e.cond), self.expr(e.a), self.expr(e.b))
-        if isinstance(e, Call) and (known := INSTRUCTIONS.get(e.name)) is not None:
+        if isinstance(e, ir.Call) and (known := ir.INSTRUCTIONS.get(e.name)) is not None:
             return self.expr(known.expand(e.args))
-        if isinstance(e, Call) and e.name in EXACT_CALLS:
+        if isinstance(e, ir.Call) and e.name in EXACT_CALLS:
             return self.expr(e.args[0])
-        if isinstance(e, Binary) and not (e.op in ("/", "//", "%") and is_float(e.dtype)):
+        if isinstance(e, ir.Binary) and not (e.op in ("/", "//", "%") and ir.is_float(e.dtype)):
             a, b = self.expr(e.a), self.expr(e.b)
             if e.dtype == "bool":
                 return 1.0

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from metaschedule.ir import Buffer, Layout, check_dtype, normal_strides, numpy_dtype, reach
+from metaschedule import ir
 from metaschedule.target import Target
 
 from .failure import Failure, KernelError
@@ -64,15 +64,15 @@ class ArgSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        object.__setattr__(self, "dtype", check_dtype(self.dtype))
+        object.__setattr__(self, "dtype", ir.check_dtype(self.dtype))
         if self.strides is not None:
-            strides = Layout(tuple(self.strides)).strides
+            strides = ir.Layout(tuple(self.strides)).strides
             if len(strides) != len(self.shape):
                 raise ValueError(f"{self.name}: strides {strides} for shape {self.shape}")
-            object.__setattr__(self, "strides", normal_strides(self.shape, strides))
+            object.__setattr__(self, "strides", ir.normal_strides(self.shape, strides))
 
     @staticmethod
-    def of(buffer: Buffer) -> ArgSpec:
+    def of(buffer: ir.Buffer) -> ArgSpec:
         """The parameter that a buffer is."""
         strides = None if buffer.layout is None else buffer.strides
         return ArgSpec(buffer.name, buffer.shape, buffer.dtype, buffer.constant, strides)
@@ -84,10 +84,10 @@ class ArgSpec:
     @property
     def span(self) -> tuple[int, int]:
         """Where its memory begins and ends, in bytes from its address."""
-        size = numpy_dtype(self.dtype).itemsize
+        size = ir.numpy_dtype(self.dtype).itemsize
         if self.strides is None:
             return 0, self.size * size
-        low, high = reach(self.shape, self.strides)
+        low, high = ir.reach(self.shape, self.strides)
         return low * size, high * size
 
     @property
@@ -98,7 +98,7 @@ class ArgSpec:
 
     def array(self, memory: Any, at: int = 0) -> np.ndarray:
         """The array whose memory begins `at` bytes behind the start of `memory`, a buffer."""
-        dtype = numpy_dtype(self.dtype)
+        dtype = ir.numpy_dtype(self.dtype)
         if self.strides is None:
             return np.ndarray(self.shape, dtype, memory, at)
         strides = [n * dtype.itemsize for n in self.strides]
@@ -106,7 +106,7 @@ class ArgSpec:
 
     def empty(self) -> np.ndarray:
         """A new array, whatever it holds."""
-        dtype = numpy_dtype(self.dtype)
+        dtype = ir.numpy_dtype(self.dtype)
         return (
             np.empty(self.shape, dtype) if self.strides is None else self.array(np.empty(self.nbytes, "u1"))
         )

@@ -12,130 +12,107 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from .. import ir
 from ..arith import simplify
 from ..errors import ScheduleError
-from ..ir import (
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    HardwareInstruction,
-    Load,
-    Program,
-    Register,
-    Select,
-    Store,
-    Unary,
-    Var,
-    as_int,
-    const,
-    free_vars,
-    instruct,
-    map_operands,
-    operands,
-    substitute,
-)
 
 COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or", "==", "!="})
 
 
 def describe_instruction(
     name: str,
-    description: Program,
-    loops: Sequence[For],
-    stores: Sequence[Store],
+    description: ir.Program,
+    loops: Sequence[ir.For],
+    stores: Sequence[ir.Store],
     code: str,
     features: tuple[str, ...],
-) -> HardwareInstruction:
+) -> ir.HardwareInstruction:
     """The instruction that computes a description, whose loops and stores are given."""
     if "." not in name:  # functions have names without
         raise ValueError(f"instruction {name!r}: its name has no dot, as in 'x86.vpdpbusd.512'")
     if len(stores) != 1 or len(description.outputs) != 1:
         raise ValueError(f"instruction {name!r}: a description has one output and one store")
     (store,), (output,) = stores, description.outputs
-    along = {v for index in store.indices for v in free_vars(index)}
+    along = {v for index in store.indices for v in ir.free_vars(index)}
     lanes = [loop for loop in loops if loop.var in along]
     steps = [loop for loop in loops if loop.var not in along]
     places = [flat_index(store.buffer, store.indices, at) for at in points(lanes)]
     if places != list(range(output.size)):
         raise ValueError(f"instruction {name!r}: lanes must be the elements of {output.name}, in order")
-    accumulator = Load(output, store.indices)
-    arguments: list[tuple[Buffer, tuple[int, ...], Expr]] = []  # with the elements of every lane
-    meaning: Expr = accumulator
+    accumulator = ir.Load(output, store.indices)
+    arguments: list[tuple[ir.Buffer, tuple[int, ...], ir.Expr]] = []  # with the elements of every lane
+    meaning: ir.Expr = accumulator
 
-    def place(load: Load, step: Mapping[Var, Expr]) -> Expr:
+    def place(load: ir.Load, step: Mapping[ir.Var, ir.Expr]) -> ir.Expr:
         """The argument that a load is in some step: the same elements are the same argument."""
         elements = tuple([flat_index(load.buffer, load.indices, {**step, **lane}) for lane in points(lanes)])
         for buffer, known, argument in arguments:
             if buffer is load.buffer and known == elements:
                 return argument
-        new = Load(load.buffer, tuple([substitute(index, dict(step)) for index in load.indices]))
+        new = ir.Load(load.buffer, tuple([ir.substitute(index, dict(step)) for index in load.indices]))
         arguments.append((load.buffer, elements, new))
         return new
 
     for step in points(steps):
         before = meaning
 
-        def put(e: Expr, step: Mapping[Var, Expr] = step, before: Expr = before) -> Expr:
-            if isinstance(e, Load):
+        def put(e: ir.Expr, step: Mapping[ir.Var, ir.Expr] = step, before: ir.Expr = before) -> ir.Expr:
+            if isinstance(e, ir.Load):
                 return before if e.buffer is output else place(e, step)
-            return map_operands(e, put)
+            return ir.map_operands(e, put)
 
         meaning = put(store.value)
-    reads = any(isinstance(e, Load) and e.buffer is output for e in parts(store.value))
+    reads = any(isinstance(e, ir.Load) and e.buffer is output for e in parts(store.value))
     if reads:
         arguments.insert(0, (output, tuple(places), accumulator))
     elif steps:
         raise ValueError(f"instruction {name!r}: only the last step over {steps[0].var.name} would count")
-    registers: list[Register] = []
-    ordered: list[Expr] = []
+    registers: list[ir.Register] = []
+    ordered: list[ir.Expr] = []
     for buffer in (*description.outputs, *description.inputs):
         mine = [(elements, e) for b, elements, e in arguments if b is buffer]
         if mine:
             at = tuple(zip(*[elements for elements, _ in mine], strict=True))
-            registers.append(Register(buffer.name, buffer.dtype, buffer.size, len(ordered), at))
+            registers.append(ir.Register(buffer.name, buffer.dtype, buffer.size, len(ordered), at))
             ordered += [e for _, e in mine]
-    return HardwareInstruction(
+    return ir.HardwareInstruction(
         name, output.dtype, output.size, tuple(registers), tuple(ordered), meaning, code, features, reads
     )
 
 
-def points(loops: Sequence[For]) -> list[dict[Var, Expr]]:
+def points(loops: Sequence[ir.For]) -> list[dict[ir.Var, ir.Expr]]:
     """All iterations of loops, in order."""
     ranges = [range(loop.fixed_extent or 0) for loop in loops]
     variables = [loop.var for loop in loops]
-    return [dict(zip(variables, map(const, at), strict=True)) for at in itertools.product(*ranges)]
+    return [dict(zip(variables, map(ir.const, at), strict=True)) for at in itertools.product(*ranges)]
 
 
-def flat_index(buffer: Buffer, indices: Sequence[Expr], at: Mapping[Var, Expr]) -> int:
+def flat_index(buffer: ir.Buffer, indices: Sequence[ir.Expr], at: Mapping[ir.Var, ir.Expr]) -> int:
     total = 0
     for index, extent in zip(indices, buffer.shape, strict=True):
-        value = as_int(simplify(substitute(index, dict(at))))
+        value = ir.as_int(simplify(ir.substitute(index, dict(at))))
         if value is None:
             raise ValueError(f"{index} of {buffer.name} is no constant in an iteration")
         total = total * extent + value
     return total
 
 
-def parts(e: Expr) -> list[Expr]:
-    return [e, *[x for part in operands(e) for x in parts(part)]]
+def parts(e: ir.Expr) -> list[ir.Expr]:
+    return [e, *[x for part in ir.operands(e) for x in parts(part)]]
 
 
 # --- matching -------------------------------------------------------------------------------------
 
 
-Operands = dict[Buffer, Load]  # of the parameters of a description
+Operands = dict[ir.Buffer, ir.Load]  # of the parameters of a description
 
 
 def match_operands(
-    wanted: Expr, found: Expr, bound: Operands, converts: Callable[[str, str], bool] = operator.eq
+    wanted: ir.Expr, found: ir.Expr, bound: Operands, converts: Callable[[str, str], bool] = operator.eq
 ) -> Iterator[Operands]:
     """The ways in which `found` is `wanted` with some load for each parameter, besides those bound already.
     `converts(mine, theirs)` says whether a load of another dtype than the parameter's would do."""
-    if isinstance(wanted, Load) and isinstance(found, Load):
+    if isinstance(wanted, ir.Load) and isinstance(found, ir.Load):
         known = bound.get(wanted.buffer)
         if known is None and converts(found.dtype, wanted.dtype):
             yield {**bound, wanted.buffer: found}
@@ -144,23 +121,23 @@ def match_operands(
         return
     if wanted.dtype != found.dtype or type(wanted) is not type(found):
         return
-    if isinstance(wanted, Const) and isinstance(found, Const):
+    if isinstance(wanted, ir.Const) and isinstance(found, ir.Const):
         if repr(wanted.value) == repr(found.value):
             yield bound
         return
-    for kind, field in ((Binary, "op"), (Unary, "op"), (Call, "name")):
+    for kind, field in ((ir.Binary, "op"), (ir.Unary, "op"), (ir.Call, "name")):
         if isinstance(wanted, kind) and getattr(wanted, field) != getattr(found, field):
             return
-    if not isinstance(wanted, (Binary, Unary, Call, Cast, Select)):
+    if not isinstance(wanted, (ir.Binary, ir.Unary, ir.Call, ir.Cast, ir.Select)):
         return
-    mine, theirs = operands(wanted), operands(found)
+    mine, theirs = ir.operands(wanted), ir.operands(found)
     yield from match_all(mine, theirs, bound, converts)
-    if isinstance(wanted, Binary) and wanted.op in COMMUTATIVE:
+    if isinstance(wanted, ir.Binary) and wanted.op in COMMUTATIVE:
         yield from match_all(mine, theirs[::-1], bound, converts)
 
 
 def match_all(
-    wanted: Sequence[Expr], found: Sequence[Expr], bound: Operands, converts: Callable[[str, str], bool]
+    wanted: Sequence[ir.Expr], found: Sequence[ir.Expr], bound: Operands, converts: Callable[[str, str], bool]
 ) -> Iterator[Operands]:
     if not wanted or len(wanted) != len(found):
         yield from () if wanted or found else (bound,)
@@ -169,16 +146,21 @@ def match_all(
         yield from match_all(wanted[1:], found[1:], first, converts)
 
 
-def is_equal_load(a: Load, b: Load) -> bool:
+def is_equal_load(a: ir.Load, b: ir.Load) -> bool:
     return a.buffer is b.buffer and all(map(is_equal, a.indices, b.indices))
 
 
-def is_equal(a: Expr, b: Expr) -> bool:
-    return a is b or as_int(simplify(a - b)) == 0
+def is_equal(a: ir.Expr, b: ir.Expr) -> bool:
+    return a is b or ir.as_int(simplify(a - b)) == 0
 
 
-def put_instruction(known: HardwareInstruction, description: Store, steps: Sequence[For], found: Store,
-                    loops: Sequence[For]) -> Store:  # fmt: skip
+def put_instruction(
+    known: ir.HardwareInstruction,
+    description: ir.Store,
+    steps: Sequence[ir.For],
+    found: ir.Store,
+    loops: Sequence[ir.For],
+) -> ir.Store:
     """The store of one lane that does what `found` does in all iterations of `loops`."""
     sizes = [[n for loop in nest if (n := loop.fixed_extent) != 1] for nest in (loops, steps)]
     if sizes[0] != sizes[1]:
@@ -190,28 +172,30 @@ def put_instruction(known: HardwareInstruction, description: Store, steps: Seque
     if accumulated is not None and not all(map(is_equal, accumulated.indices, found.indices)):
         raise ScheduleError(f"it stores to {found.buffer.name} elsewhere than it reads")
     inside = {loop.var for loop in loops}
-    if any(v in inside for index in found.indices for v in free_vars(index)):
+    if any(v in inside for index in found.indices for v in ir.free_vars(index)):
         raise ScheduleError(f"where it stores moves with the loops of a lane of {known.name}")
     mine = [loop.var for loop in loops if loop.fixed_extent != 1]
-    arguments: list[Expr] = []
+    arguments: list[ir.Expr] = []
     for argument in known.arguments:
-        assert isinstance(argument, Load)
+        assert isinstance(argument, ir.Load)
         if argument.buffer is description.buffer:
-            arguments.append(Load(found.buffer, found.indices))
+            arguments.append(ir.Load(found.buffer, found.indices))
             continue
         load = bound[argument.buffer]
         step = step_of(argument, description, steps)
-        values: dict[Var, Expr] = dict(zip(mine, step, strict=True))
-        values |= {loop.var: const(0) for loop in loops if loop.fixed_extent == 1}
-        arguments.append(Load(load.buffer, tuple([simplify(substitute(i, values)) for i in load.indices])))
-    return Store(found.buffer, found.indices, instruct(known.name, *arguments))
+        values: dict[ir.Var, ir.Expr] = dict(zip(mine, step, strict=True))
+        values |= {loop.var: ir.const(0) for loop in loops if loop.fixed_extent == 1}
+        arguments.append(
+            ir.Load(load.buffer, tuple([simplify(ir.substitute(i, values)) for i in load.indices]))
+        )
+    return ir.Store(found.buffer, found.indices, ir.instruct(known.name, *arguments))
 
 
-def step_of(argument: Load, description: Store, steps: Sequence[For]) -> list[Expr]:
+def step_of(argument: ir.Load, description: ir.Store, steps: Sequence[ir.For]) -> list[ir.Expr]:
     """In which iteration of its steps a description loads an argument first."""
-    loads = [e for e in parts(description.value) if isinstance(e, Load) and e.buffer is argument.buffer]
+    loads = [e for e in parts(description.value) if isinstance(e, ir.Load) and e.buffer is argument.buffer]
     for at in points(steps):
         for load in loads:
-            if all(map(is_equal, [substitute(i, dict(at)) for i in load.indices], argument.indices)):
+            if all(map(is_equal, [ir.substitute(i, dict(at)) for i in load.indices], argument.indices)):
                 return [at[loop.var] for loop in steps if loop.fixed_extent != 1]
     raise AssertionError(f"{argument} is not loaded by {description}")

@@ -25,31 +25,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import ir
 from ..arith import Domain, access_region, contains, union
 from ..codegen.lower.flatten import flatten
 from ..errors import ScheduleError
 from ..interpreter import interpret
-from ..ir import (
-    INSTRUCTIONS,
-    Binary,
-    Body,
-    Buffer,
-    Expr,
-    For,
-    HardwareInstruction,
-    Load,
-    Program,
-    Region,
-    Select,
-    Stmt,
-    Store,
-    Var,
-    const,
-    is_float,
-    numpy_dtype,
-    operands,
-    structural_equal,
-)
 from ..validation import checked
 from .instruction import describe_instruction
 
@@ -57,13 +37,13 @@ from .instruction import describe_instruction
 @dataclass(slots=True, eq=False)
 class Intrinsic:
     name: str
-    description: Program
-    loops: tuple[For, ...]  # of the description, outermost first
-    stores: tuple[Store, ...]  # in them
-    implementation: Program | None = None
-    body: Body = ()  # of the implementation, without blocks
-    allocs: tuple[Buffer, ...] = ()  # of the implementation
-    instruction: HardwareInstruction | None = None
+    description: ir.Program
+    loops: tuple[ir.For, ...]  # of the description, outermost first
+    stores: tuple[ir.Store, ...]  # in them
+    implementation: ir.Program | None = None
+    body: ir.Body = ()  # of the implementation, without blocks
+    allocs: tuple[ir.Buffer, ...] = ()  # of the implementation
+    instruction: ir.HardwareInstruction | None = None
 
 
 INTRINSICS: dict[str, Intrinsic] = {}
@@ -72,8 +52,8 @@ INTRINSICS: dict[str, Intrinsic] = {}
 @checked
 def register_intrinsic(
     name: str,
-    description: Program,
-    implementation: Program | None = None,
+    description: ir.Program,
+    implementation: ir.Program | None = None,
     instruction: str | None = None,
     features: Sequence[str] = (),
 ) -> None:
@@ -94,14 +74,14 @@ def register_intrinsic(
     if implementation is not None:
         check_agreement(name, description, implementation)
     if new.instruction is not None:
-        INSTRUCTIONS[name] = new.instruction
+        ir.INSTRUCTIONS[name] = new.instruction
     INTRINSICS[name] = new
 
 
 def make_intrinsic(
     name: str,
-    description: Program,
-    implementation: Program | None,
+    description: ir.Program,
+    implementation: ir.Program | None,
     instruction: str | None,
     features: tuple[str, ...],
 ) -> Intrinsic:
@@ -121,12 +101,12 @@ def make_intrinsic(
 
 
 def is_same(a: Intrinsic, b: Intrinsic) -> bool:
-    if not structural_equal(a.description, b.description):
+    if not ir.structural_equal(a.description, b.description):
         return False
     if a.instruction is not None and b.instruction is not None:
         return a.instruction.is_same(b.instruction)
     both = a.implementation, b.implementation
-    return both[0] is not None and both[1] is not None and structural_equal(both[0], both[1])
+    return both[0] is not None and both[1] is not None and ir.structural_equal(both[0], both[1])
 
 
 def get_intrinsic(name: str) -> Intrinsic:
@@ -139,8 +119,8 @@ def get_intrinsic(name: str) -> Intrinsic:
     return found
 
 
-def check_parameters(name: str, description: Program, implementation: Program) -> None:
-    def spec(buffers: tuple[Buffer, ...]) -> list[tuple[tuple[int, ...], str]]:
+def check_parameters(name: str, description: ir.Program, implementation: ir.Program) -> None:
+    def spec(buffers: tuple[ir.Buffer, ...]) -> list[tuple[tuple[int, ...], str]]:
         return [(b.shape, b.dtype) for b in buffers]
 
     if spec(description.inputs) != spec(implementation.inputs) or spec(description.outputs) != spec(
@@ -152,15 +132,15 @@ def check_parameters(name: str, description: Program, implementation: Program) -
         )
 
 
-def nest_of(name: str, description: Program) -> tuple[tuple[For, ...], tuple[Store, ...]]:
+def nest_of(name: str, description: ir.Program) -> tuple[tuple[ir.For, ...], tuple[ir.Store, ...]]:
     """The loops of a description and the stores in them, without blocks."""
     flat = flatten(description)
-    loops: list[For] = []
+    loops: list[ir.For] = []
     body = flat.body
-    while len(body) == 1 and isinstance(body[0], For):
+    while len(body) == 1 and isinstance(body[0], ir.For):
         loops.append(body[0])
         body = body[0].body
-    stores = tuple([s for s in body if isinstance(s, Store)])
+    stores = tuple([s for s in body if isinstance(s, ir.Store)])
     plain = len(stores) == len(body) and all(loop.fixed_extent is not None for loop in loops)
     if not plain or not stores or flat.allocs:
         raise ValueError(
@@ -170,11 +150,13 @@ def nest_of(name: str, description: Program) -> tuple[tuple[For, ...], tuple[Sto
     return tuple(loops), stores
 
 
-def check_covered(name: str, description: Program, loops: tuple[For, ...], stores: tuple[Store, ...]) -> None:
+def check_covered(
+    name: str, description: ir.Program, loops: tuple[ir.For, ...], stores: tuple[ir.Store, ...]
+) -> None:
     """An implementation may touch all of its parameters; so the description must be about all of them."""
-    extents: dict[Var, Expr | int] = {loop.var: loop.extent for loop in loops}
-    touched: dict[Buffer, list[Region]] = {}
-    accesses: list[Store | Load] = [*stores]
+    extents: dict[ir.Var, ir.Expr | int] = {loop.var: loop.extent for loop in loops}
+    touched: dict[ir.Buffer, list[ir.Region]] = {}
+    accesses: list[ir.Store | ir.Load] = [*stores]
     for s in stores:
         for e in (*s.indices, s.value):
             accesses += certain_loads(e)
@@ -187,23 +169,23 @@ def check_covered(name: str, description: Program, loops: tuple[For, ...], store
             )
 
 
-def certain_loads(e: Expr) -> Iterator[Load]:
+def certain_loads(e: ir.Expr) -> Iterator[ir.Load]:
     """The loads that are evaluated whatever conditions say."""
-    parts = operands(e)
-    if isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or")):
+    parts = ir.operands(e)
+    if isinstance(e, ir.Select) or (isinstance(e, ir.Binary) and e.op in ("and", "or")):
         parts = parts[:1]
     for part in parts:
         yield from certain_loads(part)
-    if isinstance(e, Load):
+    if isinstance(e, ir.Load):
         yield e
 
 
-def check_agreement(name: str, description: Program, implementation: Program) -> None:
+def check_agreement(name: str, description: ir.Program, implementation: ir.Program) -> None:
     rng = np.random.default_rng(0)
 
-    def numbers(b: Buffer) -> np.ndarray:
+    def numbers(b: ir.Buffer) -> np.ndarray:
         low, high = (0, 2) if b.dtype == "bool" else (0 if b.dtype.startswith("u") else -8, 9)
-        return rng.integers(low, high, b.shape).astype(numpy_dtype(b.dtype))
+        return rng.integers(low, high, b.shape).astype(ir.numpy_dtype(b.dtype))
 
     values = [numbers(b) for b in description.params]
     results = [interpret(accumulating(p), *values) for p in (description, implementation)]
@@ -211,21 +193,21 @@ def check_agreement(name: str, description: Program, implementation: Program) ->
     for b, want, got in zip(description.outputs, *pairs, strict=True):
         a, c = np.asarray(want, "float64"), np.asarray(got, "float64")
         if not np.allclose(
-            a, c, rtol=1e-2 if is_float(b.dtype) else 0, atol=1e-3 if is_float(b.dtype) else 0
+            a, c, rtol=1e-2 if ir.is_float(b.dtype) else 0, atol=1e-3 if ir.is_float(b.dtype) else 0
         ):
             raise ValueError(
                 f"intrinsic {name!r}: the implementation gives another {b.name} than the description"
             )
 
 
-def accumulating(p: Program) -> Program:
+def accumulating(p: ir.Program) -> ir.Program:
     """The program with its outputs starting from values that are inputs."""
-    before = tuple([Buffer(f"{b.name}_before", b.shape, b.dtype) for b in p.outputs])
-    body: list[Stmt] = []
+    before = tuple([ir.Buffer(f"{b.name}_before", b.shape, b.dtype) for b in p.outputs])
+    body: list[ir.Stmt] = []
     for old, new in zip(before, p.outputs, strict=True):
-        at = tuple([Var(f"i{n}") for n in range(len(new.shape))])
-        copy: Stmt = Store(new, at, Load(old, at))
+        at = tuple([ir.Var(f"i{n}") for n in range(len(new.shape))])
+        copy: ir.Stmt = ir.Store(new, at, ir.Load(old, at))
         for var, extent in reversed(list(zip(at, new.shape, strict=True))):
-            copy = For(var, const(extent), (copy,))
+            copy = ir.For(var, ir.const(extent), (copy,))
         body.append(copy)
-    return Program(p.name, (*p.inputs, *before), p.outputs, (*body, *p.body), p.allocs)
+    return ir.Program(p.name, (*p.inputs, *before), p.outputs, (*body, *p.body), p.allocs)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .. import ir
 from ..errors import ScheduleError
-from ..ir import Block, For, Program, Var, walk
 from ..validation import Randomness, checked, random_numbers
 from ..verifier import check_depth
 from .distribution import Decision, Distribution, as_decision
@@ -57,7 +57,7 @@ class Schedule(
     """
 
     @checked
-    def __init__(self, program: Program, seed: Randomness = 0) -> None:
+    def __init__(self, program: ir.Program, seed: Randomness = 0) -> None:
         check_depth(program)
         self.state = State(program)
         self.rng = random_numbers(seed)
@@ -67,7 +67,7 @@ class Schedule(
     # --- looking ---
 
     @property
-    def program(self) -> Program:
+    def program(self) -> ir.Program:
         """The program as it is now."""
         return self.state.program
 
@@ -197,13 +197,13 @@ class Schedule(
     def _attached(self, error: ScheduleError, call: str) -> ScheduleError:
         state = self.state.fork()
 
-        def locate() -> tuple[Program, dict[Any, Any]]:
+        def locate() -> tuple[ir.Program, dict[Any, Any]]:
             program = state.program
             nodes: dict[Any, Any] = {}
-            for s in walk(program):
-                if isinstance(s, For):
+            for s in ir.walk(program):
+                if isinstance(s, ir.For):
                     nodes[s.var] = s
-                elif isinstance(s, Block):
+                elif isinstance(s, ir.Block):
                     nodes[s.name] = s
             return program, nodes
 
@@ -223,4 +223,4 @@ class Schedule(
 
 def kind_of(result: Any) -> type[Handle]:
     """The kind of handle that stands for the result of a step."""
-    return LoopRV if isinstance(result, Var) else BlockRV if isinstance(result, str) else ExprRV
+    return LoopRV if isinstance(result, ir.Var) else BlockRV if isinstance(result, str) else ExprRV

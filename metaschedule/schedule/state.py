@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, cast
 
+from .. import ir
 from ..affine.constraint import Constraint, constraints_of
 from ..affine.definitions import Definition, FusedDigit, Split
 from ..affine.form import Form, form_of
@@ -23,31 +24,11 @@ from ..affine.interned import plus, times
 from ..affine.nest import ROOT, Key
 from ..arith import Domain, simplify
 from ..errors import ScheduleError
-from ..ir import (
-    INDEX,
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Iter,
-    Program,
-    Stmt,
-    Substitute,
-    Var,
-    binary,
-    blocks,
-    changed,
-    const,
-    expressions,
-    walk,
-)
 
-Loops = tuple[tuple[Var, Expr], ...]
-LoopDigit = tuple[Var, Expr, int, int]  # a loop, a digit of it, a factor, the number of values of the digit
+Loops = tuple[tuple[ir.Var, ir.Expr], ...]
+LoopDigit = tuple[
+    ir.Var, ir.Expr, int, int
+]  # a loop, a digit of it, a factor, the number of values of the digit
 
 
 class State:
@@ -58,18 +39,18 @@ class State:
         "parent", "printed", "values",
     )  # fmt: skip
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ir.Program) -> None:
         self.original = program
-        self.allocs: tuple[Buffer, ...] = program.allocs
+        self.allocs: tuple[ir.Buffer, ...] = program.allocs
         self.nodes: dict[Key, Any] = {}
         self.children: dict[Key, tuple[Key, ...]] = {}
         self.parent: dict[Key, Key] = {}
-        self.definitions: dict[Var, Definition] = {}
-        self.known_leaves: dict[Var, tuple[Var, ...]] = {}
-        self.extents: dict[Var, Expr] = {}  # of loops and of variables that have a definition
+        self.definitions: dict[ir.Var, Definition] = {}
+        self.known_leaves: dict[ir.Var, tuple[ir.Var, ...]] = {}
+        self.extents: dict[ir.Var, ir.Expr] = {}  # of loops and of variables that have a definition
         self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
         self.counter = 0
-        self.printed: Program | None = program
+        self.printed: ir.Program | None = program
         self.put(ROOT, program.body)
 
     def fork(self) -> State:
@@ -85,31 +66,31 @@ class State:
 
     # --- from and to programs ---
 
-    def put(self, parent: Key, body: Body) -> None:
+    def put(self, parent: Key, body: ir.Body) -> None:
         """Make `body` the children of `parent`."""
         self.set_children(parent, [self.add(s) for s in body])
 
-    def add(self, s: Stmt) -> Key:
+    def add(self, s: ir.Stmt) -> Key:
         """Enter a statement with everything below it; gives its key."""
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             key: Key = s.var
-            self.nodes[key] = changed(s, body=())
+            self.nodes[key] = ir.changed(s, body=())
             self.extents[s.var] = s.extent
             self.put(key, s.body)
-        elif isinstance(s, Block):
+        elif isinstance(s, ir.Block):
             key = self.fresh_block_name(s.name)
             nested = has_blocks(s.body)
-            self.nodes[key] = changed(s, name=key, body=() if nested else s.body)
+            self.nodes[key] = ir.changed(s, name=key, body=() if nested else s.body)
             self.put(key, s.body if nested else ())
         else:
             self.counter += 1
             key = self.counter
-            within = isinstance(s, If) and not s.orelse and has_blocks(s.then)
-            self.nodes[key] = changed(s, then=()) if isinstance(s, If) and within else s
-            self.put(key, s.then if isinstance(s, If) and within else ())
+            within = isinstance(s, ir.If) and not s.orelse and has_blocks(s.then)
+            self.nodes[key] = ir.changed(s, then=()) if isinstance(s, ir.If) and within else s
+            self.put(key, s.then if isinstance(s, ir.If) and within else ())
         return key
 
-    def fresh(self, name: str) -> Var:
+    def fresh(self, name: str) -> ir.Var:
         """A variable that is new here; replays of one program share those that they make in the same order,
         and so what is known of expressions over them."""
         self.counter += 1
@@ -124,40 +105,40 @@ class State:
         return name
 
     @property
-    def program(self) -> Program:
+    def program(self) -> ir.Program:
         """The program as it is now, definitions put in."""
         if self.printed is None:
             try:
                 body = self.build(ROOT, _Resolve(self), ())
             except RecursionError:
                 raise ScheduleError("loops are nested, or split and fused again, too deeply") from None
-            self.printed = changed(self.original, body=body, allocs=self.allocs)
+            self.printed = ir.changed(self.original, body=body, allocs=self.allocs)
         return self.printed
 
-    def build(self, key: Key, resolve: _Resolve, loops: Loops) -> Body:
+    def build(self, key: Key, resolve: _Resolve, loops: Loops) -> ir.Body:
         """The statements under `key`; `loops` are those around it, with extents in terms of each other."""
-        out: list[Stmt] = []
+        out: list[ir.Stmt] = []
         for child in self.children[key]:
             node = self.nodes[child]
-            if isinstance(node, For):
+            if isinstance(node, ir.For):
                 extent = resolve.simplified(node.extent, loops)
                 body = self.build(child, resolve, (*loops, (node.var, extent)))
-                out.append(For(node.var, extent, body, node.kind, node.annotations))
+                out.append(ir.For(node.var, extent, body, node.kind, node.annotations))
                 continue
-            new: Any = resolve.outside(node, loops) if isinstance(node, Block) else resolve.stmt(node)
+            new: Any = resolve.outside(node, loops) if isinstance(node, ir.Block) else resolve.stmt(node)
             if self.children[child]:
-                below = self.build(child, resolve, () if isinstance(new, Block) else loops)
-                new = changed(new, **{"body" if isinstance(new, Block) else "then": below})
+                below = self.build(child, resolve, () if isinstance(new, ir.Block) else loops)
+                new = ir.changed(new, **{"body" if isinstance(new, ir.Block) else "then": below})
             out.append(new)
         return tuple(out)
 
-    def body(self, key: Key) -> Body:
+    def body(self, key: Key) -> ir.Body:
         """The statements under a node, definitions put in."""
         return self.build(key, _Resolve(self), ())
 
     # --- definitions ---
 
-    def definition(self, var: Var) -> Expr | None:
+    def definition(self, var: ir.Var) -> ir.Expr | None:
         """What a variable is in terms of others, or None for a loop's."""
         known = self.definitions.get(var)
         if known is None:
@@ -165,28 +146,28 @@ class State:
         if isinstance(known, Split):
             if (whole := self.fused_again(known)) is not None:
                 return whole
-            value: Expr = const(0)
+            value: ir.Expr = ir.const(0)
             for digit in known.digits:
                 value = value * self.extents[digit] + digit
             return value
-        stride: Expr = const(1)
+        stride: ir.Expr = ir.const(1)
         for digit in known.digits[known.index + 1 :]:
             stride = stride * self.extents[digit]
         value = known.whole // stride
         return value % self.extents[known.digits[known.index]] if known.index else value
 
-    def fused_again(self, split: Split) -> Var | None:
+    def fused_again(self, split: Split) -> ir.Var | None:
         """The loop that all digits of a number were fused to, which is that number: f // 4 * 4 + f % 4."""
         part = self.definitions.get(split.digits[0])
         if type(part) is not FusedDigit or len(part.digits) != len(split.digits):
             return None
         return part.whole if all(a is b for a, b in zip(part.digits, split.digits)) else None
 
-    def resolve(self, e: Expr) -> Expr:
+    def resolve(self, e: ir.Expr) -> ir.Expr:
         """`e` in terms of the loops that exist."""
         return _Resolve(self).expr(e)
 
-    def leaf_loops(self, var: Var) -> tuple[Var, ...]:
+    def leaf_loops(self, var: ir.Var) -> tuple[ir.Var, ...]:
         """The loops that a variable depends on."""
         found = self.known_leaves.get(var)
         if found is None:
@@ -200,7 +181,7 @@ class State:
             self.known_leaves[var] = found
         return found
 
-    def define(self, var: Var, definition: Definition) -> None:
+    def define(self, var: ir.Var, definition: Definition) -> None:
         """Say what a variable is whose loop is gone."""
         self.definitions[var] = definition
         self.known_leaves = {}
@@ -216,12 +197,12 @@ class State:
             key = parent[key]
         return found
 
-    def loops_around(self, key: Key) -> list[Var]:
+    def loops_around(self, key: Key) -> list[ir.Var]:
         """The loops around a node up to the enclosing block, outermost first."""
-        parent, found = self.parent, list[Var]()
+        parent, found = self.parent, list[ir.Var]()
         key = parent[key]
         while type(key) is not str:
-            if type(key) is Var:
+            if type(key) is ir.Var:
                 found.append(key)
             key = parent[key]
         found.reverse()
@@ -268,7 +249,7 @@ class State:
     def find_block(self, name: str) -> str | None:
         """The key of the block of that name."""
         node = self.nodes.get(name)
-        return node.name if isinstance(node, Block) else None
+        return node.name if isinstance(node, ir.Block) else None
 
     def is_only_child(self, key: Key, of: Key) -> bool:
         return len(self.children[of]) == 1 and self.children[of][0] is key
@@ -283,14 +264,14 @@ class State:
                 help="take one that a step of this schedule gave, or of the one that it was forked from",
             ) from None
 
-    def loop(self, handle: Any) -> For:
+    def loop(self, handle: Any) -> ir.For:
         """The loop that a handle stands for."""
         key = self.value(handle)
         if key not in self.nodes:
             raise ScheduleError(f"the loop of {handle} is gone", help=self.fate(key))
         return self.nodes[key]
 
-    def fate(self, var: Var) -> str:
+    def fate(self, var: ir.Var) -> str:
         known = self.definitions.get(var)
         if isinstance(known, Split):
             return f"it was split into {', '.join(v.name for v in known.digits)}: use those handles"
@@ -298,7 +279,7 @@ class State:
             return f"it was fused into {known.whole.name}: use that handle"
         return "it was removed: get the loops again with get_loops"
 
-    def block(self, handle: Any) -> Block:
+    def block(self, handle: Any) -> ir.Block:
         """The block that a handle stands for."""
         key = self.value(handle)
         if key not in self.nodes:
@@ -314,10 +295,10 @@ class State:
             raise ScheduleError(f"{value} stands for {drawn!r}, which is no integer")
         return drawn
 
-    def fixed_extent(self, var: Var) -> int | None:
+    def fixed_extent(self, var: ir.Var) -> int | None:
         """The extent of a loop if it is a constant; None for what is no loop, too."""
         extent = self.extents.get(var)
-        return extent.value if type(extent) is Const else None  # pyright: ignore[reportReturnType]
+        return extent.value if type(extent) is ir.Const else None  # pyright: ignore[reportReturnType]
 
     def domain(self, key: Key) -> Domain:
         """The loops around a node."""
@@ -345,7 +326,7 @@ class State:
     def forget(self, key: Key) -> None:
         del self.nodes[key], self.children[key], self.parent[key]
 
-    def nest(self, loops: Iterable[For], body: Iterable[Key]) -> Var:
+    def nest(self, loops: Iterable[ir.For], body: Iterable[Key]) -> ir.Var:
         """Enter loops, each the only child of the one before, around nodes; gives the outermost."""
         inner = list(body)
         for loop in reversed(list(loops)):
@@ -353,38 +334,38 @@ class State:
             self.extents[loop.var] = loop.extent
             self.set_children(loop.var, inner)
             inner = [loop.var]
-        assert isinstance(inner[0], Var)
+        assert isinstance(inner[0], ir.Var)
         return inner[0]
 
     def update(self, key: Key, **fields: Any) -> None:
         """Replace fields of a record."""
-        self.nodes[key] = changed(self.nodes[key], **fields)
+        self.nodes[key] = ir.changed(self.nodes[key], **fields)
 
-    def guard(self, key: Key, cond: Expr) -> None:
+    def guard(self, key: Key, cond: ir.Expr) -> None:
         """Let everything below a loop run only where `cond` holds."""
         for child in self.children[key]:
             node = self.nodes[child]
-            if isinstance(node, Block):
+            if isinstance(node, ir.Block):
                 self.update(child, predicate=(*node.predicate, cond))
-            elif isinstance(node, For):
+            elif isinstance(node, ir.For):
                 self.guard(child, cond)
-            elif isinstance(node, If):
-                self.update(child, cond=binary("and", node.cond, cond))
+            elif isinstance(node, ir.If):
+                self.update(child, cond=ir.binary("and", node.cond, cond))
             else:
-                self.nodes[child] = If(cond, (node,))
+                self.nodes[child] = ir.If(cond, (node,))
 
 
-class _Resolve(Substitute):
+class _Resolve(ir.Substitute):
     """Puts definitions in, each worked out once."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.known: dict[Var, Expr] = {}
-        self.sums: dict[Var, tuple[LoopDigit, ...] | None] = {}
+        self.known: dict[ir.Var, ir.Expr] = {}
+        self.sums: dict[ir.Var, tuple[LoopDigit, ...] | None] = {}
         super().__init__({})
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is not Var:
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is not ir.Var:
             return super().expr(e)
         found = self.known.get(e)
         if found is None:
@@ -392,20 +373,20 @@ class _Resolve(Substitute):
             found = self.known[e] = e if value is None else self.expr(value)
         return found
 
-    def outside(self, block: Block, loops: Loops) -> Block:
+    def outside(self, block: ir.Block, loops: Loops) -> ir.Block:
         """A block with what stands outside of its body put in. A body that speaks of iterators only stays."""
         if not is_closed(block.iters, block.init, block.body):
-            block = cast("Block", self.stmt(block))
+            block = cast(ir.Block, self.stmt(block))
         tests = [self.simplified(test, loops) for test in block.predicate if not self.holds(test)]
-        return changed(
+        return ir.changed(
             block,
             bindings=tuple([self.simplified(b, loops) for b in block.bindings]),
-            predicate=tuple([t for t in tests if not (isinstance(t, Const) and t.value)]),
+            predicate=tuple([t for t in tests if not (isinstance(t, ir.Const) and t.value)]),
         )
 
-    def simplified(self, e: Expr, loops: Loops) -> Expr:
+    def simplified(self, e: ir.Expr, loops: Loops) -> ir.Expr:
         """An expression in terms of the loops that exist, as `simplify` gives it."""
-        if type(e) is Const:
+        if type(e) is ir.Const:
             return e
         form = form_of(e)
         found = None if form.const else self.digits(form)
@@ -414,12 +395,12 @@ class _Resolve(Substitute):
             for var, extent in loops:
                 domain = domain.with_loop(var, extent)
             return simplify(self.expr(e), domain)
-        value: Expr | None = None
+        value: ir.Expr | None = None
         for _, digit, factor, _ in found:
             value = plus(value, times(digit, factor))
-        return Const(0, INDEX) if value is None else value
+        return ir.Const(0, ir.INDEX) if value is None else value
 
-    def holds(self, test: Expr) -> bool:
+    def holds(self, test: ir.Expr) -> bool:
         """Whether a test compares sums and is certainly true."""
         found = constraints_of(test)
         return found is not None and all(map(self.is_met, found))
@@ -434,18 +415,18 @@ class _Resolve(Substitute):
         """A sum of digits of different loops, each with a positive factor; None if it is more than that."""
         found: list[LoopDigit] = []
         for var, factor in form.terms:
-            parts = self.digits_of(var) if type(var) is Var else None
+            parts = self.digits_of(var) if type(var) is ir.Var else None
             if parts is None or factor < 0:
                 return None
             found += [(loop, digit, factor * c, n) for loop, digit, c, n in parts]
         return found if len({loop for loop, *_ in found}) == len(found) else None
 
-    def digits_of(self, var: Var) -> tuple[LoopDigit, ...] | None:
+    def digits_of(self, var: ir.Var) -> tuple[LoopDigit, ...] | None:
         if var not in self.sums:
             self.sums[var] = self.worked_out(var)
         return self.sums[var]
 
-    def worked_out(self, var: Var) -> tuple[LoopDigit, ...] | None:
+    def worked_out(self, var: ir.Var) -> tuple[LoopDigit, ...] | None:
         s = self.state
         known, extent = s.definitions.get(var), s.fixed_extent(var)
         if known is None:
@@ -469,25 +450,30 @@ class _Resolve(Substitute):
         count = -(-whole // stride)  # of values of the quotient
         if min(count, sizes[known.index]) == 1:
             return ()
-        digit: Expr = known.whole if stride == 1 else Binary("//", known.whole, Const(stride, INDEX), INDEX)
+        digit: ir.Expr = (
+            known.whole if stride == 1 else ir.Binary("//", known.whole, ir.Const(stride, ir.INDEX), ir.INDEX)
+        )
         if known.index and count > sizes[known.index]:
-            digit, count = Binary("%", digit, Const(sizes[known.index], INDEX), INDEX), sizes[known.index]
+            digit, count = (
+                ir.Binary("%", digit, ir.Const(sizes[known.index], ir.INDEX), ir.INDEX),
+                sizes[known.index],
+            )
         return ((known.whole, digit, 1, count),)
 
 
 @lru_cache(maxsize=16384)
-def numbered(program: Program, number: int, name: str) -> Var:
-    return Var(name)
+def numbered(program: ir.Program, number: int, name: str) -> ir.Var:
+    return ir.Var(name)
 
 
 @lru_cache(maxsize=4096)
-def has_blocks(body: Body) -> bool:
-    return bool(blocks(body))
+def has_blocks(body: ir.Body) -> bool:
+    return bool(ir.blocks(body))
 
 
 @lru_cache(maxsize=4096)
-def is_closed(iters: tuple[Iter, ...], init: Body, body: Body) -> bool:
+def is_closed(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> bool:
     """Whether a block speaks of its iterators only, but for its bindings and predicate."""
-    own = {it.var for it in iters} | {s.var for s in walk((*init, *body)) if isinstance(s, For)}
-    constant = all(type(it.extent) is Const for it in iters)
-    return constant and all(x in own for x in expressions((*init, *body)) if isinstance(x, Var))
+    own = {it.var for it in iters} | {s.var for s in ir.walk((*init, *body)) if isinstance(s, ir.For)}
+    constant = all(type(it.extent) is ir.Const for it in iters)
+    return constant and all(x in own for x in ir.expressions((*init, *body)) if isinstance(x, ir.Var))

@@ -12,22 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from .. import ir
 from ..affine.form import uses
 from ..affine.stride import stride
 from ..errors import ScheduleError
-from ..ir import (
-    Block,
-    Call,
-    Const,
-    Iter,
-    Load,
-    Select,
-    Store,
-    Var,
-    as_int,
-    expressions,
-    free_vars,
-)
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, Schedule
 
@@ -49,46 +37,46 @@ def blocks_from_outputs(sch: Schedule) -> list[str]:
     return found[::-1]
 
 
-def claimed(block: Block) -> bool:
+def claimed(block: ir.Block) -> bool:
     return CLAIMED.is_on(block)
 
 
-def is_spatial(block: Block) -> bool:
+def is_spatial(block: ir.Block) -> bool:
     """Whether every instance has a result of its own."""
     return bool(block.iters) and not block.init and all(it.kind == "spatial" for it in block.iters)
 
 
-def is_reduction(block: Block) -> bool:
+def is_reduction(block: ir.Block) -> bool:
     return bool(block.init) and any(it.kind == "reduce" for it in block.iters)
 
 
-def loads(block: Block) -> list[Load]:
+def loads(block: ir.Block) -> list[ir.Load]:
     """What a block reads, without its own results."""
     own = {r.buffer for r in block.writes}
-    return [e for e in expressions(block.body) if isinstance(e, Load) and e.buffer not in own]
+    return [e for e in ir.expressions(block.body) if isinstance(e, ir.Load) and e.buffer not in own]
 
 
-def only_store(block: Block) -> Store | None:
+def only_store(block: ir.Block) -> ir.Store | None:
     """The store that is all a block does."""
-    single = len(block.body) == 1 and isinstance(block.body[0], Store)
-    return block.body[0] if single and isinstance(block.body[0], Store) else None
+    single = len(block.body) == 1 and isinstance(block.body[0], ir.Store)
+    return block.body[0] if single and isinstance(block.body[0], ir.Store) else None
 
 
-def mentions(load: Load, var: Var) -> bool:
+def mentions(load: ir.Load, var: ir.Var) -> bool:
     return any(uses(index, var) for index in load.indices)
 
 
-def extent(it: Iter) -> int | None:
-    return as_int(it.extent)
+def extent(it: ir.Iter) -> int | None:
+    return ir.as_int(it.extent)
 
 
-def volume(block: Block, kind: str) -> int | None:
+def volume(block: ir.Block, kind: str) -> int | None:
     """How many values the iterators of a kind take together."""
     sizes = [extent(it) for it in block.iters if it.kind == kind]
     return None if None in sizes else math.prod([n for n in sizes if n is not None])
 
 
-def vector_iterator(block: Block) -> Var | None:
+def vector_iterator(block: ir.Block) -> ir.Var | None:
     """The spatial iterator along which results are contiguous."""
     store = only_store(block)
     if store is None:
@@ -99,7 +87,7 @@ def vector_iterator(block: Block) -> Var | None:
     return None
 
 
-def reused(block: Block) -> list[Iter]:
+def reused(block: ir.Block) -> list[ir.Iter]:
     """The spatial iterators that some operand does not depend on: along them its elements are read again."""
     operands = loads(block)
     return [
@@ -110,20 +98,20 @@ def reused(block: Block) -> list[Iter]:
     ]  # fmt: skip
 
 
-def has_reuse(block: Block) -> bool:
+def has_reuse(block: ir.Block) -> bool:
     """Whether tiling a reduction pays: it reads elements again along a spatial iterator."""
     return is_reduction(block) and only_store(block) is not None and bool(reused(block))
 
 
-def is_expensive(block: Block) -> bool:
-    return any(isinstance(e, Call) and e.name in EXPENSIVE for e in expressions(block.body))
+def is_expensive(block: ir.Block) -> bool:
+    return any(isinstance(e, ir.Call) and e.name in EXPENSIVE for e in ir.expressions(block.body))
 
 
-def has_conditions(block: Block) -> bool:
-    return any(isinstance(e, Select) for e in expressions(block.body))
+def has_conditions(block: ir.Block) -> bool:
+    return any(isinstance(e, ir.Select) for e in ir.expressions(block.body))
 
 
-def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
+def consumers(sch: Schedule, block: BlockRV) -> list[ir.Block]:
     """The blocks that read what a block writes."""
     written = {r.buffer for r in sch.get(block).writes}
     readers = [sch.state.nodes[name] for name in blocks_from_outputs(sch)]
@@ -132,9 +120,9 @@ def consumers(sch: Schedule, block: BlockRV) -> list[Block]:
 
 def only_writer(sch: Schedule, block: BlockRV) -> bool:
     """Whether what a block writes is its own: no output, and no other block writes it."""
-    mine: Block = sch.get(block)
+    mine: ir.Block = sch.get(block)
     written = {r.buffer for r in mine.writes}
-    others = [n for n in sch.state.nodes.values() if isinstance(n, Block) and n is not mine]
+    others = [n for n in sch.state.nodes.values() if isinstance(n, ir.Block) and n is not mine]
     return not is_output(sch, block) and not any(r.buffer in written for b in others for r in b.writes)
 
 
@@ -151,24 +139,24 @@ def epilogue(sch: Schedule, block: BlockRV) -> str | None:
     if not is_spatial(user) or only_store(user) is None or CLAIMED.is_on(user):
         return None
     reads = [load for load in loads(user) if load.buffer is written.buffer]
-    plain = all(isinstance(index, (Var, Const)) for load in reads for index in load.indices)
+    plain = all(isinstance(index, (ir.Var, ir.Const)) for load in reads for index in load.indices)
     return user.name if plain else None
 
 
 def plain_loops(sch: Schedule, block: BlockRV) -> bool:
     """Whether the loops around a block are its iterators, untouched, around nothing else."""
-    node: Block = sch.get(block)
+    node: ir.Block = sch.get(block)
     loops = sch.state.loops_around(node.name)
     return len(loops) == len(node.iters) and all(
         b is loop and sch.state.fixed_extent(loop) for b, loop in zip(node.bindings, loops)
     )
 
 
-def reduction_loops(sch: Schedule, name: str) -> set[Var]:
+def reduction_loops(sch: Schedule, name: str) -> set[ir.Var]:
     """The loops that the reduction iterators of a block depend on."""
-    node: Block = sch.state.nodes[name]
+    node: ir.Block = sch.state.nodes[name]
     bound = [b for it, b in zip(node.iters, node.bindings) if it.kind == "reduce"]
-    return {leaf for b in bound for v in free_vars(b) for leaf in sch.state.leaf_loops(v)}
+    return {leaf for b in bound for v in ir.free_vars(b) for leaf in sch.state.leaf_loops(v)}
 
 
 def attempt(sch: Schedule, step: Callable[..., None], *arguments: object) -> list[Schedule]:

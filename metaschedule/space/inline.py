@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .. import ir
 from ..affine.stride import stride
 from ..errors import ScheduleError
-from ..ir import Block, expr_key, expressions, height, own_expressions, walk
 from ..schedule import BlockRV, Schedule
 from ..target import Target
 from .facts import (
@@ -33,7 +33,7 @@ class InlineConstants:
     """Put values that read nothing (fills, tables of indices) where they are used."""
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         if is_spatial(node) and only_writer(sch, block) and only_store(node) and not loads(node):
             sch.compute_inline(block)
         return [sch]
@@ -52,7 +52,7 @@ class AutoInline:
     into_producer: bool = False
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         if not is_spatial(node) or only_store(node) is None:
             return [sch]
         if self.into_consumer and only_writer(sch, block) and not self.refusal(sch, block):
@@ -66,7 +66,7 @@ class AutoInline:
 
     def refusal(self, sch: Schedule, block: BlockRV) -> str:
         """Why a stage should not go into its consumers; empty if it should."""
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         users = consumers(sch, block)
         reducing = any(is_reduction(u) for u in users)
         if not users:
@@ -86,29 +86,29 @@ class AutoInline:
         return ""
 
 
-def places(user: Block, stage: Block) -> int:
+def places(user: ir.Block, stage: ir.Block) -> int:
     """In how many different places a block reads the results of a stage."""
     buffer = stage.writes[0].buffer
-    return len({tuple(map(expr_key, load.indices)) for load in loads(user) if load.buffer is buffer})
+    return len({tuple(map(ir.expr_key, load.indices)) for load in loads(user) if load.buffer is buffer})
 
 
-def grows_too_large(user: Block, stage: Block, is_repeated: bool) -> bool:
+def grows_too_large(user: ir.Block, stage: ir.Block, is_repeated: bool) -> bool:
     """Whether a block that computes a stage for each of its reads would be too large: chains of stages that
     are read twice would double at every step."""
     buffer = stage.writes[0].buffer
     reads = sum(load.buffer is buffer for load in loads(user))
-    own, put = (sum(1 for _ in expressions(b.body)) for b in (user, stage))
+    own, put = (sum(1 for _ in ir.expressions(b.body)) for b in (user, stage))
     most = MOST_REPEATED_NODES if is_repeated or reads > 1 else MOST_NODES
     return own + reads * put > most or depth(user) + depth(stage) > MOST_DEPTH
 
 
-def depth(block: Block) -> int:
+def depth(block: ir.Block) -> int:
     """Of the deepest expression that a block evaluates."""
-    found = [height(e) for s in walk(block.body) for e in own_expressions(s)]
+    found = [ir.height(e) for s in ir.walk(block.body) for e in ir.own_expressions(s)]
     return max(found, default=0)
 
 
-def transposes(block: Block) -> bool:
+def transposes(block: ir.Block) -> bool:
     """Whether some load jumps where the results are contiguous."""
     along = vector_iterator(block)
     return along is not None and any(stride(load, along) not in (0, 1) for load in loads(block))

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir import Buffer, Load, Program, Stmt, Store, blocks, expressions, numpy_dtype, walk
+from .. import ir
 from ..schedule import BlockRV, Schedule, Trace
 from ..schedule.primitive.base import Handle, mapped
 from ..schedule.primitive.query import GetBlock
@@ -44,17 +44,17 @@ class Sketch:
         return Sketch(sch.trace.without_dead(), names, left)
 
 
-def block_names(program: Program) -> list[str]:
-    return [b.name for b in blocks(program)]
+def block_names(program: ir.Program) -> list[str]:
+    return [b.name for b in ir.blocks(program)]
 
 
 # --- cutting --------------------------------------------------------------------------------------
 
 
-def pieces(program: Program) -> list[Program]:
+def pieces(program: ir.Program) -> list[ir.Program]:
     """The program in pieces of a bounded number of blocks, or itself if it is small enough. A statement that
     has more blocks than that inside is a piece of its own."""
-    sizes = [len(blocks(s)) for s in program.body]
+    sizes = [len(ir.blocks(s)) for s in program.body]
     names = block_names(program)
     if sum(sizes) <= MOST_BLOCKS or program.annotations or len(set(names)) < len(names):
         return [program]
@@ -75,14 +75,14 @@ def reached(sizes: Sequence[int], start: int) -> int:
     return end
 
 
-def piece(program: Program, uses: Sequence[dict[Buffer, bool]], start: int, end: int) -> Program:
+def piece(program: ir.Program, uses: Sequence[dict[ir.Buffer, bool]], start: int, end: int) -> ir.Program:
     """Some statements as a program: what others touch, too, is an input or an output."""
     body = program.body[start:end]
     outside = {b for touched in (*uses[:start], *uses[end:]) for b in touched} | set(program.params)
-    written = {s.buffer for s in walk(body) if isinstance(s, Store)}
+    written = {s.buffer for s in ir.walk(body) if isinstance(s, ir.Store)}
     found = dict.fromkeys(b for touched in uses[start:end] for b in touched)
     passed = [b for b in found if b in outside and b.data is None]
-    return Program(
+    return ir.Program(
         program.name,
         tuple([b for b in passed if b not in written]),
         tuple([b for b in passed if b in written]),
@@ -91,16 +91,16 @@ def piece(program: Program, uses: Sequence[dict[Buffer, bool]], start: int, end:
     )
 
 
-def used(s: Stmt) -> dict[Buffer, bool]:
+def used(s: ir.Stmt) -> dict[ir.Buffer, bool]:
     """The buffers that a statement touches, and whether it writes them."""
-    found = {e.buffer: False for e in expressions(s) if isinstance(e, Load)}
-    return found | {x.buffer: True for x in walk(s) if isinstance(x, Store)}
+    found = {e.buffer: False for e in ir.expressions(s) if isinstance(e, ir.Load)}
+    return found | {x.buffer: True for x in ir.walk(s) if isinstance(x, ir.Store)}
 
 
-def bytes_crossing(program: Program, uses: Sequence[dict[Buffer, bool]]) -> list[float]:
+def bytes_crossing(program: ir.Program, uses: Sequence[dict[ir.Buffer, bool]]) -> list[float]:
     """How many bytes of intermediate results are alive before each statement; infinitely many where a buffer
     is written before and after."""
-    at: dict[Buffer, list[tuple[int, bool]]] = {}
+    at: dict[ir.Buffer, list[tuple[int, bool]]] = {}
     for n, touched in enumerate(uses):
         for b, is_written in touched.items():
             at.setdefault(b, []).append((n, is_written))
@@ -110,8 +110,8 @@ def bytes_crossing(program: Program, uses: Sequence[dict[Buffer, bool]]) -> list
         touches = at.get(b, [])
         writes = [n for n, is_written in touches if is_written]
         if touches and b.data is None:
-            alive[touches[0][0] + 1] += b.size * numpy_dtype(b.dtype).itemsize
-            alive[touches[-1][0] + 1] -= b.size * numpy_dtype(b.dtype).itemsize
+            alive[touches[0][0] + 1] += b.size * ir.numpy_dtype(b.dtype).itemsize
+            alive[touches[-1][0] + 1] -= b.size * ir.numpy_dtype(b.dtype).itemsize
         if writes:
             rewritten[writes[0] + 1] += 1
             rewritten[writes[-1] + 1] -= 1
@@ -122,7 +122,7 @@ def bytes_crossing(program: Program, uses: Sequence[dict[Buffer, bool]]) -> list
 # --- putting together -----------------------------------------------------------------------------
 
 
-def joined(program: Program, parts: Sequence[tuple[Program, Sketch]]) -> Trace:
+def joined(program: ir.Program, parts: Sequence[tuple[ir.Program, Sketch]]) -> Trace:
     """The steps for all pieces of a program, one piece after the other. A sketch may have been made on
     another program of the same structure as the piece."""
     steps: list[Instruction] = []

@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .. import ir
 from ..affine.stride import stride
-from ..ir import Binary, Block, Var, as_int, free_vars, subexpressions
 from ..ir.annotations import CLAIMED, SKIP_ZEROS
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
@@ -51,7 +51,7 @@ class RegisterTiling:
     packs: tuple[str, ...] = ("no", "panel", "whole")
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         along = vector_iterator(node)
         if along is None or not gains(node, along) or not plain_loops(sch, block):
             return [sch]
@@ -68,14 +68,14 @@ class RegisterTiling:
         return made if made and SKIP_ZEROS.is_on(node) else [*made, sch]
 
 
-def gains(block: Block, along: Var) -> bool:
+def gains(block: ir.Block, along: ir.Var) -> bool:
     """Whether a reduction reads operands again, or at least reads them in whole vectors."""
     if not is_reduction(block) or only_store(block) is None:
         return False
     return has_reuse(block) or all(stride(load, along) in (0, 1) for load in loads(block))
 
 
-def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
+def streamed_operand(block: ir.Block, along: ir.Var) -> tuple[int, int] | None:
     """The operand that is read along the vectors, one element per column: its place among the reads, and the
     dimension."""
     for n, region in enumerate(block.reads):
@@ -87,18 +87,20 @@ def streamed_operand(block: Block, along: Var) -> tuple[int, int] | None:
     return None
 
 
-def group_size(block: Block, along: Var) -> int:
+def group_size(block: ir.Block, along: ir.Var) -> int:
     """How many columns read the same, if an operand is read in groups of them; else 0."""
     indices = [index for load in loads(block) for index in load.indices]
-    parts = [e for index in indices for e in subexpressions(index) if isinstance(e, Binary) and e.op == "//"]
-    return math.gcd(*[as_int(e.b) or 1 for e in parts if e.a is along])
+    parts = [
+        e for index in indices for e in ir.subexpressions(index) if isinstance(e, ir.Binary) and e.op == "//"
+    ]
+    return math.gcd(*[ir.as_int(e.b) or 1 for e in parts if e.a is along])
 
 
-def has_windows(block: Block, streamed: tuple[int, int] | None) -> bool:
+def has_windows(block: ir.Block, streamed: tuple[int, int] | None) -> bool:
     """Whether the streamed operand is read in windows that overlap, as that of a depthwise convolution."""
     buffer = block.reads[streamed[0]].buffer if streamed else None
     indices = [index for load in loads(block) if load.buffer is buffer for index in load.indices]
-    return any(len(free_vars(index)) > 1 for index in indices)
+    return any(len(ir.free_vars(index)) > 1 for index in indices)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Grouping:
     """An instruction that a lane is to be: it takes `size` values of the iterator `step` at once."""
 
     intrinsic: str
-    step: Var
+    step: ir.Var
     size: int
     lanes: int
 
@@ -116,7 +118,7 @@ class Nest:
     """The loops of a tiled block, from the outside in."""
 
     chunks: list[LoopRV]  # in parallel
-    tiles: dict[Var, LoopRV]  # of registers, in a chunk
+    tiles: dict[ir.Var, LoopRV]  # of registers, in a chunk
     reductions: list[LoopRV]  # the last is unrolled
     rows: list[LoopRV]  # of a tile, unrolled
     columns: LoopRV  # of a tile, vectorized
@@ -125,12 +127,12 @@ class Nest:
 
 
 def tile(
-    sch: Schedule, block: BlockRV, along: Var, pack: str, columns_first: bool, target: Target,
-    first: Var | None = None, grouping: Grouping | None = None,
+    sch: Schedule, block: BlockRV, along: ir.Var, pack: str, columns_first: bool, target: Target,
+    first: ir.Var | None = None, grouping: Grouping | None = None,
 ) -> None:  # fmt: skip
     """A block that has been moved into loops is tiled there, without chunks. `first`: the outermost tiles.
     With a `grouping` an instruction computes the lanes."""
-    node: Block = sch.get(block)
+    node: ir.Block = sch.get(block)
     after = epilogue(sch, block)
     result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
     if after:
@@ -172,7 +174,7 @@ def tile(
 
 
 def pack_groups(
-    sch: Schedule, block: BlockRV, node: Block, streamed: tuple[int, int] | None, grouping: Grouping,
+    sch: Schedule, block: BlockRV, node: ir.Block, streamed: tuple[int, int] | None, grouping: Grouping,
     target: Target,
 ) -> list[BlockRV]:  # fmt: skip
     """Copies of the operands that are not streamed and whose groups do not lie side by side."""
@@ -193,7 +195,7 @@ def pack_groups(
 
 
 def grouped_dimension(
-    node: Block, streamed: tuple[int, int] | None, grouping: Grouping | None
+    node: ir.Block, streamed: tuple[int, int] | None, grouping: Grouping | None
 ) -> tuple[int, int] | None:
     """The dimension of the streamed operand that groups are of, and their size."""
     if streamed is None or grouping is None:
@@ -204,7 +206,7 @@ def grouped_dimension(
 
 
 def split_loops(
-    sch: Schedule, node: Block, loops: list[LoopRV], along: Var, target: Target, chunked: bool,
+    sch: Schedule, node: ir.Block, loops: list[LoopRV], along: ir.Var, target: Target, chunked: bool,
     grouping: Grouping | None = None,
 ) -> Nest:  # fmt: skip
     """Cut the register tile out of the loops, then, if wanted, cut what is around it into chunks of tiles."""
@@ -229,7 +231,7 @@ def split_loops(
         outside[v], part = sch.split(outside[v], [None, size])
         inside.append(part)
     chunks: list[LoopRV] = []
-    tiles: dict[Var, LoopRV] = {}
+    tiles: dict[ir.Var, LoopRV] = {}
     for it in spatial:
         loop = outside[it.var]
         if not chunked:

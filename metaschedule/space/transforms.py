@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Binary, Block, Expr, Select, Var, as_int, expressions
+from .. import ir
 from ..ir.annotations import CLAIMED, ONE_TAIL, SKIP_ZEROS
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
@@ -34,7 +34,7 @@ from .inline import transposes
 from .stage import parallel_outside
 from .zeros import is_padding
 
-Position = tuple[Var, int]  # an iterator, or its remainder by a size (0: the iterator itself)
+Position = tuple[ir.Var, int]  # an iterator, or its remainder by a size (0: the iterator itself)
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class UnrollTransforms:
     """Schedules the second stage of a transform, the first within it, and padding that the first reads."""
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         first = first_half(sch, node)
         if first is None or vector_iterator(node) is None or not plain_loops(sch, block):
             return [sch]
         return attempt(sch, unroll, block, first, target) or [sch]
 
 
-def first_half(sch: Schedule, node: Block) -> Block | None:
+def first_half(sch: Schedule, node: ir.Block) -> ir.Block | None:
     """The stage whose chosen elements a stage chooses from, and nothing else reads."""
     if not chooses(node):
         return None
@@ -59,43 +59,45 @@ def first_half(sch: Schedule, node: Block) -> Block | None:
     return None
 
 
-def chooses(node: Block) -> bool:
+def chooses(node: ir.Block) -> bool:
     return is_stage(node) and bool(choices(node))
 
 
-def is_stage(node: Block) -> bool:
+def is_stage(node: ir.Block) -> bool:
     return is_spatial(node) and only_store(node) is not None
 
 
-def producers(sch: Schedule, node: Block) -> list[Block]:
+def producers(sch: Schedule, node: ir.Block) -> list[ir.Block]:
     read = {r.buffer for r in node.reads}
-    blocks = [b for b in sch.state.nodes.values() if isinstance(b, Block)]
+    blocks = [b for b in sch.state.nodes.values() if isinstance(b, ir.Block)]
     return [b for b in blocks if b is not node and any(r.buffer in read for r in b.writes)]
 
 
-def choices(node: Block) -> dict[Var, int]:
+def choices(node: ir.Block) -> dict[ir.Var, int]:
     """The iterators by which elements are chosen: in conditions `v == 2` (0) or `v % 4 == 2` (4)."""
-    conditions = [e.cond for e in expressions(node.body) if isinstance(e, Select)]
-    tests = [c.a for c in conditions if isinstance(c, Binary) and c.op == "==" and as_int(c.b) is not None]
+    conditions = [e.cond for e in ir.expressions(node.body) if isinstance(e, ir.Select)]
+    tests = [
+        c.a for c in conditions if isinstance(c, ir.Binary) and c.op == "==" and ir.as_int(c.b) is not None
+    ]
     return dict(filter(None, map(position, tests)))
 
 
-def position(e: Expr) -> Position | None:
-    if isinstance(e, Var):
+def position(e: ir.Expr) -> Position | None:
+    if isinstance(e, ir.Var):
         return e, 0
-    if isinstance(e, Binary) and e.op == "%" and isinstance(e.a, Var) and (size := as_int(e.b)):
+    if isinstance(e, ir.Binary) and e.op == "%" and isinstance(e.a, ir.Var) and (size := ir.as_int(e.b)):
         return e.a, size
     return None
 
 
-def unroll(sch: Schedule, block: BlockRV, first: Block, target: Target) -> None:
-    node: Block = sch.get(block)
+def unroll(sch: Schedule, block: BlockRV, first: ir.Block, target: Target) -> None:
+    node: ir.Block = sch.get(block)
     along = vector_iterator(node)
     assert along is not None
     lanes = target.lanes(node.writes[0].buffer.dtype)
     tile = choices(node) | positions_read(node, first) | {along: lanes}
     outside: dict[LoopRV, int] = {}  # with extents
-    inside: dict[Var, LoopRV] = {}
+    inside: dict[ir.Var, LoopRV] = {}
     for it, loop in zip(node.iters, sch.get_loops(block)):
         size = extent(it) or 1
         if it.var not in tile:
@@ -120,12 +122,12 @@ def unroll(sch: Schedule, block: BlockRV, first: Block, target: Target) -> None:
         finish(sch, stage, sch.get_loops(stage)[len(around) :])
 
 
-def positions_read(node: Block, first: Block) -> dict[Var, int]:
+def positions_read(node: ir.Block, first: ir.Block) -> dict[ir.Var, int]:
     """The iterators by which a block reads the positions that its producer has chosen, with their sizes: of a
     producer that chooses by `h % 4`, tiles of 4 are read."""
     store, chosen = only_store(first), choices(first)
     assert store is not None
-    sizes = {n: chosen[i] for n, i in enumerate(store.indices) if isinstance(i, Var) and i in chosen}
+    sizes = {n: chosen[i] for n, i in enumerate(store.indices) if isinstance(i, ir.Var) and i in chosen}
     reads = [load for load in loads(node) if load.buffer is store.buffer]
     found = [(position(load.indices[n]), size) for load in reads for n, size in sizes.items()]
     return {at[0]: at[1] or size for at, size in found if at}

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .. import ir
 from ..errors import ScheduleError
-from ..ir import INSTRUCTIONS, Block, HardwareInstruction, Load, Var, integer_limits, is_integer
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, Schedule
 from ..schedule.instruction import Operands, match_operands
@@ -47,7 +47,7 @@ class UseInstruction:
     packs: tuple[str, ...] = ("whole", "panel")
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         along = vector_iterator(node)
         if along is None or not is_reduction(node) or not plain_loops(sch, block):
             return [sch]
@@ -68,7 +68,7 @@ class Fit:
     operands: Operands
 
     @property
-    def known(self) -> HardwareInstruction:
+    def known(self) -> ir.HardwareInstruction:
         assert self.intrinsic.instruction is not None
         return self.intrinsic.instruction
 
@@ -78,7 +78,7 @@ class Fit:
         return max(r.count for r in self.known.registers)
 
     @property
-    def conversions(self) -> list[tuple[Load, str, int]]:
+    def conversions(self) -> list[tuple[ir.Load, str, int]]:
         """The loads to be converted, to what, and by how much they are moved."""
         return [
             (load, b.dtype, offset_between(load.dtype, b.dtype))
@@ -94,7 +94,7 @@ class Fit:
         moved = [load for load, _, offset in self.conversions if offset]
         return -work, len(self.conversions), sum(load.buffer.constant for load in moved)
 
-    def step(self, node: Block) -> Var:
+    def step(self, node: ir.Block) -> ir.Var:
         """A reduction iterator that is an index of every operand by itself, in one of them side by side if
         there is such."""
         loads = self.operands.values()
@@ -107,8 +107,8 @@ class Fit:
             raise ScheduleError(f"no reduction iterator is an index of every operand of {self.known.name}")
         return max(found, key=lambda v: sum(stride(load, v) == 1 for load in loads))
 
-    def use(self, sch: Schedule, block: BlockRV, along: Var, pack: str, target: Target) -> None:
-        node: Block = sch.get(block)
+    def use(self, sch: Schedule, block: BlockRV, along: ir.Var, pack: str, target: Target) -> None:
+        node: ir.Block = sch.get(block)
         step = self.step(node)
         if any((extent(it) or 1) % self.size for it in node.iters if it.var is step):
             padding = [self.size if it.var is step else 1 for it in node.iters]
@@ -131,7 +131,7 @@ class Fit:
 
     def convert(self, sch: Schedule, block: BlockRV, target: Target) -> None:
         for load, dtype, offset in self.conversions:
-            node: Block = sch.get(block)
+            node: ir.Block = sch.get(block)
             at = next(n for n, region in enumerate(node.reads) if region.buffer is load.buffer)
             copy, *others = sch.convert_operand(block, at, dtype, offset)
             stage(sch, copy, target)
@@ -142,9 +142,9 @@ class Fit:
                     sch.compute_inline(shifted)
 
 
-def find_fits(node: Block, target: Target) -> Iterator[Fit]:
+def find_fits(node: ir.Block, target: Target) -> Iterator[Fit]:
     store = only_store(node)
-    for name, known in INSTRUCTIONS.items():
+    for name, known in ir.INSTRUCTIONS.items():
         if store is not None and all(map(target.has, known.features)):
             for operands in match_intrinsic(INTRINSICS[name], store.value):
                 yield Fit(INTRINSICS[name], operands)
@@ -158,16 +158,16 @@ def match_intrinsic(intrinsic: Intrinsic, value: object) -> Iterator[Operands]:
 
 def offset_between(have: str, want: str) -> int:
     """What has to be added to integers of one dtype so that another holds them; 0 if nothing."""
-    (low, high), (least, most) = integer_limits(have), integer_limits(want)
+    (low, high), (least, most) = ir.integer_limits(have), ir.integer_limits(want)
     return 0 if least <= low and high <= most else least - low
 
 
 def is_convertible(have: str, want: str) -> bool:
     if have == want:
         return True
-    if not is_integer(have) or not is_integer(want) or have == "int64":
+    if not ir.is_integer(have) or not ir.is_integer(want) or have == "int64":
         return False
-    (low, high), (least, most) = integer_limits(have), integer_limits(want)
+    (low, high), (least, most) = ir.integer_limits(have), ir.integer_limits(want)
     return high - low <= most - least
 
 
@@ -178,7 +178,7 @@ def stage(sch: Schedule, block: BlockRV, target: Target) -> None:
 
 def add_up(sch: Schedule, block: BlockRV, target: Target) -> None:
     """A sum along reductions, of columns side by side where there are any: vectors of columns."""
-    node: Block = sch.get(block)
+    node: ir.Block = sch.get(block)
     loops = sch.get_loops(block)
     spatial = [loop for it, loop in zip(node.iters, loops, strict=True) if it.kind == "spatial"]
     reducing = [loop for it, loop in zip(node.iters, loops, strict=True) if it.kind == "reduce"]

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .. import ir
 from ..affine.form import uses
 from ..affine.stride import coefficient
 from ..arith import conjuncts
-from ..ir import Binary, Block, Const, Expr, Load, Select, Var, as_int
 from ..ir.annotations import SKIP_ZEROS
 from ..schedule import BlockRV, Schedule
 from ..target import Target
@@ -26,12 +26,12 @@ class SkipZeros:
     """Fork: the zeros of a padded operand left out of a reduction, or (the schedule as it is) stored."""
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         if not has_reuse(node):
             return [sch]
         read = {load.buffer: load for load in loads(node)}
         made: list[Schedule] = []
-        for other in [n for n in sch.state.nodes.values() if isinstance(n, Block) and is_padding(n)]:
+        for other in [n for n in sch.state.nodes.values() if isinstance(n, ir.Block) and is_padding(n)]:
             load = read.get(other.writes[0].buffer)
             if load is not None and len(consumers(sch, sch.get_block(other.name))) == 1:
                 phases = zero_strides(node, other, load)
@@ -39,15 +39,15 @@ class SkipZeros:
         return [*made, sch]
 
 
-def is_padding(block: Block) -> bool:
+def is_padding(block: ir.Block) -> bool:
     """Whether a stage copies where a condition holds, and stores zeros elsewhere."""
     store = only_store(block)
     value = store.value if store and is_spatial(block) else None
-    return isinstance(value, Select) and isinstance(value.b, Const) and value.b.value == 0
+    return isinstance(value, ir.Select) and isinstance(value.b, ir.Const) and value.b.value == 0
 
 
-def skip(sch: Schedule, block: BlockRV, padding: Block, phases: dict[Var, int]) -> None:
-    node: Block = sch.get(block)
+def skip(sch: Schedule, block: BlockRV, padding: ir.Block, phases: dict[ir.Var, int]) -> None:
+    node: ir.Block = sch.get(block)
     sch.compute_inline(sch.get_block(padding.name))
     sch.annotate(block, SKIP_ZEROS.key, 1)
     if not phases:
@@ -60,31 +60,36 @@ def skip(sch: Schedule, block: BlockRV, padding: Block, phases: dict[Var, int]) 
     sch.transform_layout(block, 0, "write", in_phases(stored, phases))
 
 
-def zero_strides(node: Block, padding: Block, load: Load) -> dict[Var, int]:
+def zero_strides(node: ir.Block, padding: ir.Block, load: ir.Load) -> dict[ir.Var, int]:
     """How far apart the data are along a spatial iterator: where the padding asks for `index % s == 0`."""
     store = only_store(padding)
     assert store is not None
-    assert isinstance(store.value, Select)
-    found: dict[Var, int] = {}
+    assert isinstance(store.value, ir.Select)
+    found: dict[ir.Var, int] = {}
     for remainder, size in remainders(store.value.cond):
         for index, at in zip(store.indices, load.indices):
-            if isinstance(index, Var) and uses(remainder, index):
+            if isinstance(index, ir.Var) and uses(remainder, index):
                 for it in node.iters:
                     if it.kind == "spatial" and coefficient(at, it.var) == 1:
                         found[it.var] = size
     return found
 
 
-def remainders(cond: Expr) -> Iterator[tuple[Expr, int]]:
+def remainders(cond: ir.Expr) -> Iterator[tuple[ir.Expr, int]]:
     """The conjuncts `e % s == 0` of a condition."""
     for test in conjuncts(cond):
-        if isinstance(test, Binary) and test.op == "==" and isinstance(test.a, Binary) and test.a.op == "%":
-            size, rest = as_int(test.a.b), as_int(test.b)
+        if (
+            isinstance(test, ir.Binary)
+            and test.op == "=="
+            and isinstance(test.a, ir.Binary)
+            and test.a.op == "%"
+        ):
+            size, rest = ir.as_int(test.a.b), ir.as_int(test.b)
             if size and rest == 0:
                 yield test.a.a, size
 
 
-def in_phases(iters: list[Var], phases: dict[Var, int]) -> tuple[str, ...]:
+def in_phases(iters: list[ir.Var], phases: dict[ir.Var, int]) -> tuple[str, ...]:
     """The index map that puts the phases of iterators before everything else."""
     first = [f"i{n} % {phases[v]}" for n, v in enumerate(iters) if v in phases]
     return (*first, *[f"i{n} // {phases[v]}" if v in phases else f"i{n}" for n, v in enumerate(iters)])

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..ir import Binary, Expr, Load, Select, Var, map_operands, operands
+from .. import ir
 from .reduction import Component, parts
 
 MOST_DEPTH = 64
@@ -34,7 +34,7 @@ class Extent(NamedTuple):
         return self.depth > MOST_DEPTH or self.nodes > MOST_NODES
 
 
-def measured(e: Expr, known: dict[Expr, Extent]) -> Extent:
+def measured(e: ir.Expr, known: dict[ir.Expr, Extent]) -> Extent:
     """The extent of an expression; `known`: of those that were asked for before, and of their parts."""
     waiting = [e]
     while waiting:
@@ -53,21 +53,21 @@ def around(inner: list[Extent]) -> Extent:
     return Extent(depth, 1 + sum([part.nodes for part in inner]))
 
 
-def certain_operands(e: Expr) -> tuple[Expr, ...]:
+def certain_operands(e: ir.Expr) -> tuple[ir.Expr, ...]:
     """The parts of an expression that are evaluated wherever it is."""
-    if isinstance(e, Select):
+    if isinstance(e, ir.Select):
         return (e.cond,)
-    if isinstance(e, Binary) and e.op in ("and", "or"):
+    if isinstance(e, ir.Binary) and e.op in ("and", "or"):
         return (e.a,)
-    return () if isinstance(e, (Load, Var, Component)) else operands(e)
+    return () if isinstance(e, (ir.Load, ir.Var, Component)) else ir.operands(e)
 
 
-def cut(value: Expr, name: str, stage: Callable[[Expr], Expr]) -> Expr:
+def cut(value: ir.Expr, name: str, stage: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
     """`value` with parts replaced by reads of stages, which `stage` makes, so that it is not too large."""
-    known: dict[Expr, Extent] = {}
+    known: dict[ir.Expr, Extent] = {}
     if not measured(value, known).is_large:
         return value
-    new: dict[Expr, Expr] = {}
+    new: dict[ir.Expr, ir.Expr] = {}
     waiting = [value]
     while waiting:
         e = waiting[-1]
@@ -77,7 +77,7 @@ def cut(value: Expr, name: str, stage: Callable[[Expr], Expr]) -> Expr:
         waiting.pop()
         if e in new:
             continue
-        made = e if isinstance(e, (Var, Component)) else map_operands(e, lambda x: new.get(x, x))
+        made = e if isinstance(e, (ir.Var, Component)) else ir.map_operands(e, lambda x: new.get(x, x))
         if measured(made, known).is_large:
             made = with_stages(made, stage, known)
         extent = measured(made, known)
@@ -90,13 +90,13 @@ def cut(value: Expr, name: str, stage: Callable[[Expr], Expr]) -> Expr:
     return new[value]
 
 
-def with_stages(e: Expr, stage: Callable[[Expr], Expr], known: dict[Expr, Extent]) -> Expr:
+def with_stages(e: ir.Expr, stage: Callable[[ir.Expr], ir.Expr], known: dict[ir.Expr, Extent]) -> ir.Expr:
     """`e` with its large operands read from stages, those that are evaluated wherever it is."""
     certain = set(certain_operands(e))
-    return map_operands(e, lambda x: stage(x) if x in certain and is_worth_a_stage(x, known) else x)
+    return ir.map_operands(e, lambda x: stage(x) if x in certain and is_worth_a_stage(x, known) else x)
 
 
-def is_worth_a_stage(e: Expr, known: dict[Expr, Extent]) -> bool:
+def is_worth_a_stage(e: ir.Expr, known: dict[ir.Expr, Extent]) -> bool:
     """Whether reading an expression instead of computing it makes what is around it much smaller."""
     extent = known[e]
     return extent.depth > MOST_DEPTH // 2 or extent.nodes > MOST_NODES // 4

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..ir import Expr, Operand, binary, call, const
+from .. import ir
 from ..ir import all_of as conjunction
 from ..validation import checked
 
 
-def _of_one(name: str) -> Callable[[Operand], Expr]:
-    def function(x: Operand) -> Expr:
-        return call(name, x)
+def _of_one(name: str) -> Callable[[ir.Operand], ir.Expr]:
+    def function(x: ir.Operand) -> ir.Expr:
+        return ir.call(name, x)
 
     function.__name__ = function.__qualname__ = name
     return function
@@ -49,12 +49,12 @@ isnan = _of_one("isnan")
 isinf = _of_one("isinf")
 
 
-def pow(x: Operand, y: Operand) -> Expr:
-    return call("pow", x, y)
+def pow(x: ir.Operand, y: ir.Operand) -> ir.Expr:
+    return ir.call("pow", x, y)
 
 
 @checked
-def all_of(*conditions: Expr | Iterable[Expr]) -> Expr:
+def all_of(*conditions: ir.Expr | Iterable[ir.Expr]) -> ir.Expr:
     """Whether all conditions hold, tested in order and only as far as needed.
 
     >>> from metaschedule.ir import Var
@@ -66,16 +66,16 @@ def all_of(*conditions: Expr | Iterable[Expr]) -> Expr:
 
 
 @checked
-def any_of(*conditions: Expr | Iterable[Expr]) -> Expr:
+def any_of(*conditions: ir.Expr | Iterable[ir.Expr]) -> ir.Expr:
     """Whether any condition holds, tested in order and only as far as needed."""
-    result: Expr = const(False)
+    result: ir.Expr = ir.const(False)
     for condition in _flat(conditions):
-        result = binary("or", result, condition)
+        result = ir.binary("or", result, condition)
     return result
 
 
-def _flat(conditions: tuple[Expr | Iterable[Expr], ...]) -> list[Expr]:
-    flat: list[Expr] = []
+def _flat(conditions: tuple[ir.Expr | Iterable[ir.Expr], ...]) -> list[ir.Expr]:
+    flat: list[ir.Expr] = []
     for c in conditions:
-        flat += [c] if isinstance(c, Expr) else list(c)
+        flat += [c] if isinstance(c, ir.Expr) else list(c)
     return flat

@@ -9,26 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .. import ir
 from ..arith import Domain
-from ..ir import (
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Iter,
-    Layout,
-    Load,
-    Program,
-    Region,
-    Stmt,
-    Store,
-    Substitute,
-    TupleStore,
-    Var,
-    const,
-    expr_key,
-    subexpressions,
-)
 from ..validation import checked
 from ..verifier import verify
 from .reduction import Reduction
@@ -38,7 +20,7 @@ from .tensor import Stage, Tensor
 @checked
 def program(
     inputs: Tensor | Sequence[Tensor], outputs: Tensor | Sequence[Tensor], name: str = "main"
-) -> Program:
+) -> ir.Program:
     """The program that computes `outputs` from `inputs`, called with them in these orders.
 
     Stages appear in the order in which they are needed; what no output needs does not appear. The
@@ -53,7 +35,7 @@ def program(
 
 def program_between(
     inputs: Sequence[Tensor], parameters: Sequence[Tensor], outputs: Tensor | Sequence[Tensor], name: str
-) -> Program:
+) -> ir.Program:
     """The program that computes `outputs` out of `inputs`, which may be results of other programs: what is
     before them is left out. `parameters`, placeholders, are what they are in this one."""
     inputs, outputs = check_tensors(inputs, "inputs"), check_tensors(outputs, "outputs")
@@ -64,20 +46,22 @@ def program_between(
                 f"te.compute({t.name}.shape, lambda *i: {t.name}[i])"
             )
     stages, tables = reachable(inputs, outputs)
-    buffers: dict[Buffer, Buffer] = {}
+    buffers: dict[ir.Buffer, ir.Buffer] = {}
     names = Names()
     inner = [t for s in stages for t in s.tensors if not any(t is o for o in outputs)]
     others = [*outputs, *tables, *inner]
     for t, own in zip([*inputs, *others], [*parameters, *others], strict=True):
         layout = own.layout
         if layout is not None and (own.is_placeholder or any(t is o for o in outputs)):
-            layout = Layout(layout.strides)  # the caller says where a parameter begins
-        buffers[t] = Buffer(names.fresh(own.name), t.shape, t.dtype, "global", own.constant, t.data, layout)
+            layout = ir.Layout(layout.strides)  # the caller says where a parameter begins
+        buffers[t] = ir.Buffer(
+            names.fresh(own.name), t.shape, t.dtype, "global", own.constant, t.data, layout
+        )
     block_names = Names()
-    body: list[Stmt] = []
+    body: list[ir.Stmt] = []
     for stage in stages:
         body += StageLowering(stage, buffers, block_names).statements()
-    result = Program(
+    result = ir.Program(
         name,
         tuple([buffers[t] for t in inputs]),
         tuple([buffers[t] for t in outputs]),
@@ -153,28 +137,28 @@ def reachable(inputs: list[Tensor], outputs: list[Tensor]) -> tuple[list[Stage],
 def read_by(stage: Stage) -> list[Tensor]:
     found: dict[Tensor, None] = {}
     for e in stage_expressions(stage):
-        for x in subexpressions(e):
-            if isinstance(x, Load) and isinstance(x.buffer, Tensor):
+        for x in ir.subexpressions(e):
+            if isinstance(x, ir.Load) and isinstance(x.buffer, Tensor):
                 found.setdefault(x.buffer)
     return list(found)
 
 
-def stage_expressions(stage: Stage) -> list[Expr]:
+def stage_expressions(stage: Stage) -> list[ir.Expr]:
     return [*stage.values, *(bound for a in stage.axes for bound in (a.low, a.extent))]
 
 
 class Frame:
     """The loops of a stage, the iterators of its block, and expressions in their terms."""
 
-    def __init__(self, stage: Stage, buffers: dict[Buffer, Buffer], with_axes: bool) -> None:
-        self.loops: dict[Var, Expr] = {}  # with their extents
-        self.iters: list[Iter] = []
+    def __init__(self, stage: Stage, buffers: dict[ir.Buffer, ir.Buffer], with_axes: bool) -> None:
+        self.loops: dict[ir.Var, ir.Expr] = {}  # with their extents
+        self.iters: list[ir.Iter] = []
         names = Names()
-        as_loop: dict[Var, Expr] = {}
-        as_iter: dict[Var, Expr] = {}
-        outer, inner = Substitute(as_loop, buffers), Substitute(as_iter, buffers)
+        as_loop: dict[ir.Var, ir.Expr] = {}
+        as_iter: dict[ir.Var, ir.Expr] = {}
+        outer, inner = ir.Substitute(as_loop, buffers), ir.Substitute(as_iter, buffers)
         for v, n in zip(stage.indices, stage.shape, strict=True):
-            as_loop[v], as_iter[v] = self.add(names.fresh(v.name), const(n), const(n), "spatial")
+            as_loop[v], as_iter[v] = self.add(names.fresh(v.name), ir.const(n), ir.const(n), "spatial")
         self.point = tuple([as_iter[v] for v in stage.indices])
         for a in stage.axes if with_axes else ():
             name, extents = names.fresh(a.var.name), (outer.expr(a.extent), inner.expr(a.extent))
@@ -182,8 +166,8 @@ class Frame:
             as_loop[a.var], as_iter[a.var] = loop + outer.expr(a.low), it + inner.expr(a.low)
         self.inside = inner.expr
 
-    def add(self, name: str, of_loop: Expr, of_iter: Expr, kind: str) -> tuple[Var, Var]:
-        loop, it = Var(name), Iter(Var(f"v_{name}"), of_iter, kind)
+    def add(self, name: str, of_loop: ir.Expr, of_iter: ir.Expr, kind: str) -> tuple[ir.Var, ir.Var]:
+        loop, it = ir.Var(name), ir.Iter(ir.Var(f"v_{name}"), of_iter, kind)
         self.loops[loop] = of_loop
         self.iters.append(it)
         return loop, it.var
@@ -202,12 +186,12 @@ class Frame:
 class StageLowering:
     """One stage as statements: loops around a block."""
 
-    def __init__(self, stage: Stage, buffers: dict[Buffer, Buffer], block_names: Names) -> None:
+    def __init__(self, stage: Stage, buffers: dict[ir.Buffer, ir.Buffer], block_names: Names) -> None:
         self.stage = stage
         self.buffers = buffers
         self.block_names = block_names
 
-    def statements(self) -> list[Stmt]:
+    def statements(self) -> list[ir.Stmt]:
         stage = self.stage
         plain = Frame(stage, self.buffers, with_axes=False)
         if stage.reduction is None:
@@ -225,19 +209,19 @@ class StageLowering:
         self,
         frame: Frame,
         name: str,
-        values: tuple[Expr, ...],
+        values: tuple[ir.Expr, ...],
         reduction: Reduction | None = None,
-        identities: tuple[Expr, ...] = (),
-    ) -> Stmt:
+        identities: tuple[ir.Expr, ...] = (),
+    ) -> ir.Stmt:
         """Loops and block. With a reduction the values are combined into what the tensors hold."""
         point = frame.point
         targets = [self.buffers[t] for t in self.stage.tensors]
         results = tuple([frame.inside(v) for v in values])
         reads = regions([*(it.extent for it in frame.iters), *results])
         if reduction is not None:
-            held = [Load(b, point) for b in targets]
+            held = [ir.Load(b, point) for b in targets]
             results = reduction.reducer.combined(reduction, held, results)
-        result: Stmt = Block(
+        result: ir.Stmt = ir.Block(
             self.block_names.fresh(name),
             tuple(frame.iters),
             tuple(frame.loops),
@@ -247,34 +231,34 @@ class StageLowering:
             stores(targets, point, identities) if identities else (),
         )
         for loop, extent in reversed(frame.loops.items()):
-            result = For(loop, extent, (result,))
+            result = ir.For(loop, extent, (result,))
         return result
 
 
 def stores(
-    targets: list[Buffer], point: tuple[Expr, ...], values: tuple[Expr, ...], together: bool = False
-) -> tuple[Stmt, ...]:
-    each = tuple([Store(b, point, v) for b, v in zip(targets, values, strict=True)])
-    return (TupleStore(each),) if together and len(each) > 1 else each
+    targets: list[ir.Buffer], point: tuple[ir.Expr, ...], values: tuple[ir.Expr, ...], together: bool = False
+) -> tuple[ir.Stmt, ...]:
+    each = tuple([ir.Store(b, point, v) for b, v in zip(targets, values, strict=True)])
+    return (ir.TupleStore(each),) if together and len(each) > 1 else each
 
 
-def at_point(buffer: Buffer, point: Iterable[Expr]) -> Region:
-    return Region(buffer, tuple([(index, const(1)) for index in point]))
+def at_point(buffer: ir.Buffer, point: Iterable[ir.Expr]) -> ir.Region:
+    return ir.Region(buffer, tuple([(index, ir.const(1)) for index in point]))
 
 
-def regions(values: list[Expr]) -> tuple[Region, ...]:
+def regions(values: list[ir.Expr]) -> tuple[ir.Region, ...]:
     """What the expressions read, each region once. Along a dimension whose index is itself read
     from memory any element may be read."""
-    found: dict[Any, Region] = {}
+    found: dict[Any, ir.Region] = {}
     for value in values:
-        for e in subexpressions(value):
-            if isinstance(e, Load):
+        for e in ir.subexpressions(value):
+            if isinstance(e, ir.Load):
                 ranges = [
-                    (const(0), const(n))
-                    if any(isinstance(x, Load) for x in subexpressions(index))
-                    else (index, const(1))
+                    (ir.const(0), ir.const(n))
+                    if any(isinstance(x, ir.Load) for x in ir.subexpressions(index))
+                    else (index, ir.const(1))
                     for index, n in zip(e.indices, e.buffer.shape, strict=True)
                 ]
-                key = (id(e.buffer), *((expr_key(a), expr_key(b)) for a, b in ranges))
-                found.setdefault(key, Region(e.buffer, tuple(ranges)))
+                key = (id(e.buffer), *((ir.expr_key(a), ir.expr_key(b)) for a, b in ranges))
+                found.setdefault(key, ir.Region(e.buffer, tuple(ranges)))
     return tuple(found.values())

@@ -14,35 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import (
-    INDEX,
-    Expr,
-    Operand,
-    Var,
-    as_expr,
-    as_int,
-    binary,
-    call,
-    cast,
-    const,
-    integer_limits,
-    is_float,
-    is_integer,
-    map_operands,
-    operands,
-    select,
-)
+from .. import ir
 from ..validation import checked, shown
 from .tensor import Tensor, check_extent, dynamic
 
 
-class Axis(Var):
+class Axis(ir.Var):
     """A variable to reduce over: `low`, `low + 1`, ..., `extent` values in all."""
 
     __slots__ = ("extent", "low")
 
-    def __init__(self, name: str, low: Expr, extent: Expr) -> None:
-        super().__init__(name, INDEX)
+    def __init__(self, name: str, low: ir.Expr, extent: ir.Expr) -> None:
+        super().__init__(name, ir.INDEX)
         self.low = low
         self.extent = extent
 
@@ -66,32 +49,34 @@ class Reducer:
         parts = tuple([Component(reduction, at) for at in range(len(exprs))])
         return parts if several else parts[0]
 
-    def identities(self, reduction: Reduction) -> tuple[Expr, ...]:
+    def identities(self, reduction: Reduction) -> tuple[ir.Expr, ...]:
         dtypes = [value.dtype for value in reduction.values]
         return self._typed("identity", self.identity(*dtypes), reduction)
 
-    def combined(self, reduction: Reduction, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
+    def combined(
+        self, reduction: Reduction, left: Sequence[ir.Expr], right: Sequence[ir.Expr]
+    ) -> tuple[ir.Expr, ...]:
         if reduction.several:
             result = self.combine(tuple(left), tuple(right))
         else:
             result = self.combine(left[0], right[0])
         return self._typed("combine", result, reduction)
 
-    def _typed(self, what: str, result: Any, reduction: Reduction) -> tuple[Expr, ...]:
+    def _typed(self, what: str, result: Any, reduction: Reduction) -> tuple[ir.Expr, ...]:
         """What a user's function returned, as one expression per value and of the value's dtype."""
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(reduction.values):
             raise ValueError(
                 f"{self.name}: {what} must give {len(reduction.values)} value(s), gave {len(results)}"
             )
-        typed: list[Expr] = []
+        typed: list[ir.Expr] = []
         for item, value in zip(results, reduction.values, strict=True):
-            if isinstance(item, Expr) and item.dtype != value.dtype:
+            if isinstance(item, ir.Expr) and item.dtype != value.dtype:
                 raise TypeError(
                     f"{self.name}: {what} gives {item.dtype} where the value is {value.dtype}: "
                     "cast the value before reducing it, or the result in the combiner"
                 )
-            typed.append(item if isinstance(item, Expr) else const(item, value.dtype))
+            typed.append(item if isinstance(item, ir.Expr) else ir.const(item, value.dtype))
         return tuple(typed)
 
 
@@ -100,12 +85,12 @@ class Reduction:
     """`values` combined by `reducer` over `axes`; `several`: the combiner speaks of tuples."""
 
     reducer: Reducer
-    values: tuple[Expr, ...]
+    values: tuple[ir.Expr, ...]
     axes: tuple[Axis, ...]
     several: bool
 
 
-class Component(Expr):
+class Component(ir.Expr):
     """The result of a reduction, or one of the results of a tuple reduction."""
 
     __slots__ = ("position", "reduction")
@@ -136,14 +121,14 @@ def reduce_axis(extent: Any, name: str = "k") -> Any:
         raise ValueError(f"reduce_axis {name}: extent must be a number or (low, high), got {shown(extent)}")
     low, high = extent if isinstance(extent, tuple) else (0, extent)
     for bound in (low, high):
-        if isinstance(bound, Expr):
-            if not is_integer(bound.dtype):
+        if isinstance(bound, ir.Expr):
+            if not ir.is_integer(bound.dtype):
                 raise TypeError(f"reduce_axis {name}: bounds must be integers, got {bound.dtype}")
         elif isinstance(bound, bool) or not isinstance(bound, (int, np.integer)):
             raise TypeError(f"reduce_axis {name}: bounds must be integers{dynamic(bound)}")
-    low, high = cast(low, INDEX), cast(high, INDEX)
-    count = binary("-", high, low)
-    if (known := as_int(count)) is not None:
+    low, high = ir.cast(low, ir.INDEX), ir.cast(high, ir.INDEX)
+    count = ir.binary("-", high, low)
+    if (known := ir.as_int(count)) is not None:
         check_extent(known, f"reduce_axis {name}: the extent")
     return Axis(name, low, count)
 
@@ -165,26 +150,26 @@ def reducer(
     return Reducer(combine, identity, name)
 
 
-def sum(value: Operand, axis: Any) -> Expr:
+def sum(value: ir.Operand, axis: Any) -> ir.Expr:
     """The sum, accumulated in the dtype of `value`: cast it first if that is too narrow."""
     return reduced(SUM, value, axis)
 
 
-def prod(value: Operand, axis: Any) -> Expr:
+def prod(value: ir.Operand, axis: Any) -> ir.Expr:
     return reduced(PROD, value, axis)
 
 
-def min(value: Operand, axis: Any) -> Expr:
+def min(value: ir.Operand, axis: Any) -> ir.Expr:
     """The smallest value; NaN if there is a NaN; infinity (or the dtype's limit) of nothing."""
     return reduced(MIN, value, axis)
 
 
-def max(value: Operand, axis: Any) -> Expr:
+def max(value: ir.Operand, axis: Any) -> ir.Expr:
     """The largest value; NaN if there is a NaN; -infinity (or the dtype's limit) of nothing."""
     return reduced(MAX, value, axis)
 
 
-def argmax(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
+def argmax(value: ir.Operand, axis: Any, dtype: str = ir.INDEX) -> ir.Expr:
     """Where the largest value is: its first position, counted over all axes in the order given.
 
     As in NumPy NaN is larger than anything. The pairs (value, position) are combined by a total
@@ -193,57 +178,57 @@ def argmax(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
     return _position("argmax", ">", value, axis, dtype)
 
 
-def argmin(value: Operand, axis: Any, dtype: str = INDEX) -> Expr:
+def argmin(value: ir.Operand, axis: Any, dtype: str = ir.INDEX) -> ir.Expr:
     """Where the smallest value is; see `argmax`."""
     return _position("argmin", "<", value, axis, dtype)
 
 
-def reduced(reducer: Reducer, value: Operand, axis: Any) -> Expr:
+def reduced(reducer: Reducer, value: ir.Operand, axis: Any) -> ir.Expr:
     if isinstance(value, tuple):
         raise TypeError(f"{reducer.name}: value must be one expression, got a tuple: see te.reducer")
     return reducer(value, axis)
 
 
 def _lowest(dtype: str) -> float | int:
-    return -math.inf if is_float(dtype) else integer_limits(dtype)[0]
+    return -math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[0]
 
 
 def _highest(dtype: str) -> float | int:
-    return math.inf if is_float(dtype) else integer_limits(dtype)[1]
+    return math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[1]
 
 
 SUM = Reducer(lambda a, b: a + b, lambda dtype: 0, "sum")
 PROD = Reducer(lambda a, b: a * b, lambda dtype: 1, "prod")
-MIN = Reducer(lambda a, b: binary("min", a, b), _highest, "min")
-MAX = Reducer(lambda a, b: binary("max", a, b), _lowest, "max")
+MIN = Reducer(lambda a, b: ir.binary("min", a, b), _highest, "min")
+MAX = Reducer(lambda a, b: ir.binary("max", a, b), _lowest, "max")
 
 
-def _position(name: str, better: str, value: Operand, axis: Any, dtype: str) -> Expr:
+def _position(name: str, better: str, value: ir.Operand, axis: Any, dtype: str) -> ir.Expr:
     axes = check_axes(axis, name)
-    if any(as_int(a.extent) == 0 for a in axes):
+    if any(ir.as_int(a.extent) == 0 for a in axes):
         raise ValueError(f"{name} of an empty axis: there is no position to give")
-    if not is_integer(dtype):
+    if not ir.is_integer(dtype):
         raise TypeError(f"{name}: dtype= is that of a position, an integer's, got {dtype}")
-    if (last := math.prod([as_int(a.extent) or 1 for a in axes]) - 1) > integer_limits(dtype)[1]:
+    if (last := math.prod([ir.as_int(a.extent) or 1 for a in axes]) - 1) > ir.integer_limits(dtype)[1]:
         raise ValueError(f"{name}: dtype={dtype} does not hold position {last}")
-    position: Expr = const(0, INDEX)
+    position: ir.Expr = ir.const(0, ir.INDEX)
     for a in axes:
         position = position * a.extent + (a - a.low)
 
-    def combine(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    def combine(a: tuple[ir.Expr, ir.Expr], b: tuple[ir.Expr, ir.Expr]) -> tuple[ir.Expr, ir.Expr]:
         (x, i), (y, j) = a, b
-        ahead, tie = binary(better, x, y), x == y
-        if is_float(x.dtype):  # comparisons with NaN are False
-            ahead, tie = ahead | call("isnan", x), tie | (call("isnan", x) & call("isnan", y))
-        keep = select(tie, i < j, ahead)
-        return select(keep, x, y), select(keep, i, j)
+        ahead, tie = ir.binary(better, x, y), x == y
+        if ir.is_float(x.dtype):  # comparisons with NaN are False
+            ahead, tie = ahead | ir.call("isnan", x), tie | (ir.call("isnan", x) & ir.call("isnan", y))
+        keep = ir.select(tie, i < j, ahead)
+        return ir.select(keep, x, y), ir.select(keep, i, j)
 
     def identity(kind: str, index: str) -> tuple[Any, Any]:
         worst = _lowest(kind) if better == ">" else _highest(kind)
-        return worst, integer_limits(index)[1]  # a tie with any real element is lost
+        return worst, ir.integer_limits(index)[1]  # a tie with any real element is lost
 
     pair = Reducer(combine, identity, name)
-    return pair((value, cast(position, dtype)), axes)[1]
+    return pair((value, ir.cast(position, dtype)), axes)[1]
 
 
 def check_axes(axis: Any, name: str) -> tuple[Axis, ...]:
@@ -263,34 +248,34 @@ def check_axes(axis: Any, name: str) -> tuple[Axis, ...]:
     return axes
 
 
-def expression(value: Any, where: str) -> Expr:
+def expression(value: Any, where: str) -> ir.Expr:
     if isinstance(value, Tensor):
         raise TypeError(f"{where}: {value.name} is a tensor: index it, {value.element}")
-    return as_expr(value)
+    return ir.as_expr(value)
 
 
 # --- walking ------------------------------------------------------------------------------------
 
 
-def parts(e: Expr) -> tuple[Expr, ...]:
+def parts(e: ir.Expr) -> tuple[ir.Expr, ...]:
     """Direct subexpressions; of a reduction its values and the bounds of its axes."""
     if isinstance(e, Component):
         bounds = [bound for a in e.reduction.axes for bound in (a.low, a.extent)]
         return (*e.reduction.values, *bounds)
-    return () if isinstance(e, Var) else operands(e)
+    return () if isinstance(e, ir.Var) else ir.operands(e)
 
 
-def rebuild(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+def rebuild(e: ir.Expr, f: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
     """`e` with `f` applied to its direct subexpressions; reductions and variables are kept."""
-    return e if isinstance(e, (Var, Component)) else map_operands(e, f)
+    return e if isinstance(e, (ir.Var, Component)) else ir.map_operands(e, f)
 
 
-def unbound(e: Expr, bound: frozenset[Var] = frozenset()) -> Iterator[Var]:
+def unbound(e: ir.Expr, bound: frozenset[ir.Var] = frozenset()) -> Iterator[ir.Var]:
     """The variables of `e` that no reduction inside it binds."""
-    waiting, seen = [(e, bound)], set[tuple[int, frozenset[Var]]]()
+    waiting, seen = [(e, bound)], set[tuple[int, frozenset[ir.Var]]]()
     while waiting:
         e, bound = waiting.pop()
-        if isinstance(e, Var):
+        if isinstance(e, ir.Var):
             if e not in bound:
                 yield e
             continue
@@ -305,12 +290,12 @@ def unbound(e: Expr, bound: frozenset[Var] = frozenset()) -> Iterator[Var]:
 class Replace:
     """Replaces variables, also inside reductions; components of one reduction stay together."""
 
-    def __init__(self, values: Mapping[Var, Expr]) -> None:
+    def __init__(self, values: Mapping[ir.Var, ir.Expr]) -> None:
         self.values = dict(values)
         self.reductions: dict[Reduction, Reduction] = {}
 
-    def expr(self, e: Expr) -> Expr:
-        if isinstance(e, Var):
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if isinstance(e, ir.Var):
             return self.values.get(e, e)
         if isinstance(e, Component):
             return Component(self.reduction(e.reduction), e.position)

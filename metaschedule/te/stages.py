@@ -11,46 +11,32 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-from ..ir import (
-    Binary,
-    Const,
-    Expr,
-    Layout,
-    Load,
-    Operand,
-    Select,
-    Var,
-    all_of,
-    as_int,
-    const,
-    select,
-    unary,
-)
+from .. import ir
 from ..validation import checked
 from .cut import cut
 from .reduction import Axis, Component, Reducer, Reduction, Replace, expression, rebuild, unbound
 from .tensor import Bounds, Stage, Tensor, check_extents
 
-Guard = tuple[Expr, ...]
+Guard = tuple[ir.Expr, ...]
 
 
 @overload
 def compute(
     shape: Any,
-    f: Callable[..., Operand],
+    f: Callable[..., ir.Operand],
     name: str = ...,
     *,
     axes: Sequence[str] | None = ...,
-    layout: Layout | None = ...,
+    layout: ir.Layout | None = ...,
 ) -> Tensor: ...
 @overload
 def compute(
     shape: Any,
-    f: Callable[..., tuple[Operand, ...]],
+    f: Callable[..., tuple[ir.Operand, ...]],
     name: str = ...,
     *,
     axes: Sequence[str] | None = ...,
-    layout: Layout | None = ...,
+    layout: ir.Layout | None = ...,
 ) -> tuple[Tensor, ...]: ...
 @checked
 def compute(
@@ -59,7 +45,7 @@ def compute(
     name: str = "compute",
     *,
     axes: Sequence[str] | None = None,
-    layout: Layout | None = None,
+    layout: ir.Layout | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """The tensor whose element at `indices` is `f(*indices)`; loops are named as `f` names them.
 
@@ -84,7 +70,7 @@ def compute(
                 row_sum[v_i] = row_sum[v_i] + A[v_i, v_k]
     """
     extents = check_extents(shape, name)
-    indices = tuple([Var(n) for n in index_names(f, len(extents), axes, name)])
+    indices = tuple([ir.Var(n) for n in index_names(f, len(extents), axes, name)])
     result = f(*indices)
     several = isinstance(result, tuple)
     values = tuple([expression(v, name) for v in (result if several else (result,))])
@@ -93,7 +79,7 @@ def compute(
     for value in values:
         check_scope(value, indices, name)
 
-    def stage(part: Expr) -> Expr:
+    def stage(part: ir.Expr) -> ir.Expr:
         return make_stage(f"{name}_part", indices, extents, (part,))[0][indices]
 
     tensors = make_stage(name, indices, extents, tuple([cut(value, name, stage) for value in values]))
@@ -123,7 +109,7 @@ def index_names(f: Callable[..., Any], count: int, axes: Sequence[str] | None, n
     return names
 
 
-def check_scope(value: Expr, indices: tuple[Var, ...], name: str) -> None:
+def check_scope(value: ir.Expr, indices: tuple[ir.Var, ...], name: str) -> None:
     known = frozenset(indices)
     for v in unbound(value):
         if isinstance(v, Axis):
@@ -136,7 +122,7 @@ def check_scope(value: Expr, indices: tuple[Var, ...], name: str) -> None:
 
 
 def make_stage(
-    name: str, indices: tuple[Var, ...], shape: tuple[int, ...], values: tuple[Expr, ...]
+    name: str, indices: tuple[ir.Var, ...], shape: tuple[int, ...], values: tuple[ir.Expr, ...]
 ) -> tuple[Tensor, ...]:
     """The stage that computes `values`, and before it those of the reductions inside them."""
     hoist = Hoist(name, indices, shape)
@@ -181,19 +167,19 @@ def join(reductions: list[Reduction]) -> tuple[Reduction, dict[Reduction, int]] 
     if len(distinct) == 1:
         return first, {first: 0}
     offsets: dict[Reduction, int] = {}
-    values: tuple[Expr, ...] = ()
+    values: tuple[ir.Expr, ...] = ()
     for r in distinct:
         offsets[r] = len(values)
         values += r.values
 
-    def combine(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        result: tuple[Expr, ...] = ()
+    def combine(a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+        result: tuple[ir.Expr, ...] = ()
         for r in distinct:
             part = slice(offsets[r], offsets[r] + len(r.values))
             result += r.reducer.combined(r, a[part], b[part])
         return result
 
-    def identity(*_: str) -> tuple[Expr, ...]:
+    def identity(*_: str) -> tuple[ir.Expr, ...]:
         return tuple([e for r in distinct for e in r.reducer.identities(r)])
 
     name = "_".join(dict.fromkeys(r.reducer.name for r in distinct))
@@ -208,39 +194,39 @@ class Hoist:
     not read is not read.
     """
 
-    def __init__(self, name: str, indices: tuple[Var, ...], shape: tuple[int, ...]) -> None:
+    def __init__(self, name: str, indices: tuple[ir.Var, ...], shape: tuple[int, ...]) -> None:
         self.name = name
-        self.values: dict[Var, Expr] = {}  # axis as the user wrote it -> variable of this stage
-        self.scope: dict[Var, tuple[Expr, Expr]] = {  # variable in scope -> first value, extent
-            v: (const(0), const(n)) for v, n in zip(indices, shape, strict=True)
+        self.values: dict[ir.Var, ir.Expr] = {}  # axis as the user wrote it -> variable of this stage
+        self.scope: dict[ir.Var, tuple[ir.Expr, ir.Expr]] = {  # variable in scope -> first value, extent
+            v: (ir.const(0), ir.const(n)) for v, n in zip(indices, shape, strict=True)
         }
-        self.done: dict[tuple[Any, ...], tuple[tuple[Tensor, ...], tuple[Expr, ...]]] = {}
+        self.done: dict[tuple[Any, ...], tuple[tuple[Tensor, ...], tuple[ir.Expr, ...]]] = {}
 
     def enter(self, axis: Axis) -> Bounds:
         """Brings an axis of the stage's own reduction into scope, as a plain variable."""
-        bounds = Bounds(Var(axis.name), self.expr(axis.low), self.expr(axis.extent))
+        bounds = Bounds(ir.Var(axis.name), self.expr(axis.low), self.expr(axis.extent))
         self.values[axis] = bounds.var
         self.scope[bounds.var] = bounds[1:]
         return bounds
 
-    def expr(self, e: Expr, guard: Guard = ()) -> Expr:
-        if isinstance(e, Var):
+    def expr(self, e: ir.Expr, guard: Guard = ()) -> ir.Expr:
+        if isinstance(e, ir.Var):
             return self.values.get(e, e)
         if isinstance(e, Component):
             tensors, indices = self.stage(e.reduction, guard)
-            return Load(tensors[e.position], indices)
-        if isinstance(e, Select):
+            return ir.Load(tensors[e.position], indices)
+        if isinstance(e, ir.Select):
             cond = self.expr(e.cond, guard)
-            a, b = self.expr(e.a, (*guard, cond)), self.expr(e.b, (*guard, unary("not", cond)))
+            a, b = self.expr(e.a, (*guard, cond)), self.expr(e.b, (*guard, ir.unary("not", cond)))
             same = cond is e.cond and a is e.a and b is e.b
-            return e if same else Select(cond, a, b, e.dtype)
-        if isinstance(e, Binary) and e.op in ("and", "or"):
+            return e if same else ir.Select(cond, a, b, e.dtype)
+        if isinstance(e, ir.Binary) and e.op in ("and", "or"):
             a = self.expr(e.a, guard)
-            b = self.expr(e.b, (*guard, a if e.op == "and" else unary("not", a)))
-            return e if a is e.a and b is e.b else Binary(e.op, a, b, e.dtype)
+            b = self.expr(e.b, (*guard, a if e.op == "and" else ir.unary("not", a)))
+            return e if a is e.a and b is e.b else ir.Binary(e.op, a, b, e.dtype)
         return rebuild(e, lambda child: self.expr(child, guard))
 
-    def stage(self, r: Reduction, guard: Guard) -> tuple[tuple[Tensor, ...], tuple[Expr, ...]]:
+    def stage(self, r: Reduction, guard: Guard) -> tuple[tuple[Tensor, ...], tuple[ir.Expr, ...]]:
         """The results of a stage for `r`, and the indices at which this place reads them."""
         for n in range(len(guard) + 1):  # one computed under fewer conditions will do
             if (r, *guard[:n]) in self.done:
@@ -248,19 +234,19 @@ class Hoist:
         key = (r, *guard)
         r = Replace(self.values).reduction(r)
         if guard:
-            r = guarded(r, all_of(guard))
+            r = guarded(r, ir.all_of(guard))
         used = self.used(r)
-        fresh: dict[Var, Expr] = {}
-        indices: list[Var] = []
+        fresh: dict[ir.Var, ir.Expr] = {}
+        indices: list[ir.Var] = []
         shape: list[int] = []
         for v in used:
             low, extent = self.scope[v]
-            if (known := as_int(extent)) is None:
+            if (known := ir.as_int(extent)) is None:
                 raise ValueError(
                     f"{self.name}: a {r.reducer.name} inside a reduction over {v.name}, whose "
                     "extent is not a constant: compute the inner one as a tensor of its own first"
                 )
-            indices.append(Var(v.name))
+            indices.append(ir.Var(v.name))
             shape.append(known)
             fresh[v] = indices[-1] + Replace(fresh).expr(low)
         inner = Replace(fresh).reduction(r)
@@ -270,9 +256,9 @@ class Hoist:
         self.done[key] = tensors, tuple([v - self.scope[v][0] for v in used])
         return self.done[key]
 
-    def used(self, r: Reduction) -> list[Var]:
+    def used(self, r: Reduction) -> list[ir.Var]:
         """The variables in scope that `r` depends on, also through the bounds of other axes."""
-        found: set[Var] = set()
+        found: set[ir.Var] = set()
         todo = list(unbound(Component(r, 0)))
         while todo:
             v = todo.pop()
@@ -283,20 +269,20 @@ class Hoist:
         return [v for v in self.scope if v in found]
 
 
-def guarded(r: Reduction, condition: Expr) -> Reduction:
+def guarded(r: Reduction, condition: ir.Expr) -> Reduction:
     """`r` where the condition holds, its identity elsewhere, reading nothing there."""
-    if isinstance(condition, Const) and condition.value:
+    if isinstance(condition, ir.Const) and condition.value:
         return r
-    renew: dict[Var, Expr] = {}
+    renew: dict[ir.Var, ir.Expr] = {}
     axes: list[Axis] = []
     for a in r.axes:
         low, extent = (Replace(renew).expr(bound) for bound in (a.low, a.extent))
-        if as_int(extent) is None:
-            extent = select(condition, extent, 0)
-        if as_int(low) is None:
-            low = select(condition, low, 0)
+        if ir.as_int(extent) is None:
+            extent = ir.select(condition, extent, 0)
+        if ir.as_int(low) is None:
+            low = ir.select(condition, low, 0)
         axes.append(Axis(a.name, low, extent))
         renew[a] = axes[-1]
     values = [Replace(renew).expr(v) for v in r.values]
-    safe = [select(condition, v, i) for v, i in zip(values, r.reducer.identities(r), strict=True)]
+    safe = [ir.select(condition, v, i) for v, i in zip(values, r.reducer.identities(r), strict=True)]
     return Reduction(r.reducer, tuple(safe), tuple(axes), r.several)

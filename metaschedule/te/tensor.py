@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..ir import INDEX, Buffer, Const, Expr, Layout, Load, Var, cast, check_dtype, const, load, numpy_dtype
+from .. import ir
 from ..validation import checked
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Bounds(NamedTuple):
     """A variable that a stage reduces over: `extent` values from `low`."""
 
-    var: Var
-    low: Expr
-    extent: Expr
+    var: ir.Var
+    low: ir.Expr
+    extent: ir.Expr
 
 
 @dataclass(eq=False, slots=True)
@@ -35,15 +35,15 @@ class Stage:
     """
 
     name: str
-    indices: tuple[Var, ...]
+    indices: tuple[ir.Var, ...]
     shape: tuple[int, ...]
-    values: tuple[Expr, ...]
+    values: tuple[ir.Expr, ...]
     axes: tuple[Bounds, ...] = ()
     reduction: Reduction | None = None
     tensors: tuple[Tensor, ...] = ()
 
 
-class Tensor(Buffer):
+class Tensor(ir.Buffer):
     """What `placeholder`, `table` and `compute` give: read an element with `A[i, j]`."""
 
     __slots__ = ("stage",)
@@ -56,7 +56,7 @@ class Tensor(Buffer):
         constant: bool = False,
         data: np.ndarray | None = None,
         stage: Stage | None = None,
-        layout: Layout | None = None,
+        layout: ir.Layout | None = None,
     ) -> None:
         super().__init__(name, shape, dtype, "global", constant, data, layout)
         self.stage = stage
@@ -69,9 +69,9 @@ class Tensor(Buffer):
     def is_placeholder(self) -> bool:
         return self.stage is None and self.data is None
 
-    def __getitem__(self, indices: Any) -> Load:
-        element = load(self, indices)
-        return Load(self, tuple([cast(index, INDEX) for index in element.indices]))
+    def __getitem__(self, indices: Any) -> ir.Load:
+        element = ir.load(self, indices)
+        return ir.Load(self, tuple([ir.cast(index, ir.INDEX) for index in element.indices]))
 
     def __repr__(self) -> str:
         return f"<tensor {self.name}: {self.dtype}{list(self.shape)}, elements are {self.element}>"
@@ -95,7 +95,7 @@ class Tensor(Buffer):
 
 def check_extents(shape: Any, name: str) -> tuple[int, ...]:
     """A shape of known integers; anything else is refused with what to do instead."""
-    if isinstance(shape, (int, np.integer, Const)) and not isinstance(shape, bool):
+    if isinstance(shape, (int, np.integer, ir.Const)) and not isinstance(shape, bool):
         shape = (shape,)
     if not isinstance(shape, (tuple, list)):
         raise TypeError(f"{name}: the shape must be a tuple of integers{dynamic(shape)}")
@@ -103,7 +103,7 @@ def check_extents(shape: Any, name: str) -> tuple[int, ...]:
 
 
 def check_extent(extent: Any, what: str) -> int:
-    if isinstance(extent, Const):
+    if isinstance(extent, ir.Const):
         extent = extent.value
     if isinstance(extent, bool) or not isinstance(extent, (int, np.integer)):
         raise TypeError(f"{what} must be a known integer{dynamic(extent)}")
@@ -113,7 +113,7 @@ def check_extent(extent: Any, what: str) -> int:
 
 
 def dynamic(got: Any) -> str:
-    text = f"`{got}`" if isinstance(got, Expr) else repr(got)
+    text = f"`{got}`" if isinstance(got, ir.Expr) else repr(got)
     return f", got {text}; dynamic shapes are not supported: make one program per shape"
 
 
@@ -124,7 +124,7 @@ def placeholder(
     name: str = "x",
     constant: bool = False,
     *,
-    layout: Layout | None = None,
+    layout: ir.Layout | None = None,
 ) -> Tensor:
     """A parameter of the program; `constant` if its values are known at build time (weights).
 
@@ -139,7 +139,7 @@ def placeholder(
     TypeError: A: an extent must be a known integer, got 'n'; dynamic shapes are not supported: \
 make one program per shape
     """
-    return Tensor(name, check_extents(shape, name), check_dtype(dtype), constant, layout=layout)
+    return Tensor(name, check_extents(shape, name), ir.check_dtype(dtype), constant, layout=layout)
 
 
 @checked
@@ -149,7 +149,7 @@ def table(values: Any, dtype: str | None = None, name: str = "table") -> Tensor:
     >>> print(table([2, 3, 5], "int32", name="primes")[1] + 1)
     primes[1] + 1
     """
-    kind = None if dtype is None else numpy_dtype(check_dtype(dtype))
+    kind = None if dtype is None else ir.numpy_dtype(ir.check_dtype(dtype))
     try:
         array = np.asarray(values, kind)
     except (ValueError, TypeError, OverflowError) as error:
@@ -158,7 +158,7 @@ def table(values: Any, dtype: str | None = None, name: str = "table") -> Tensor:
         array = array.astype(np.float32)  # as for a bare float: see ir.dtypes.literal_dtype
     array = np.array(array, order="C")  # ours: later changes of the caller's array do not count
     array.setflags(write=False)
-    return Tensor(name, array.shape, check_dtype(array.dtype), data=array)
+    return Tensor(name, array.shape, ir.check_dtype(array.dtype), data=array)
 
 
 @checked
@@ -169,5 +169,5 @@ def constant(value: Any, dtype: str | None = None, name: str = "table") -> Any:
     ('float16', (2,))
     """
     if isinstance(value, (bool, int, float, np.generic)):
-        return const(value, dtype)
+        return ir.const(value, dtype)
     return table(value, dtype, name)

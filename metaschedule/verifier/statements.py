@@ -4,36 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import ir
 from ..errors import VerifyError
-from ..ir import (
-    DTYPES,
-    GPU_AXES,
-    INDEX,
-    ITER_KINDS,
-    LOOP_KINDS,
-    Annotations,
-    Assert,
-    Block,
-    Body,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Iter,
-    Region,
-    Stmt,
-    Store,
-    TupleStore,
-    Var,
-    While,
-    as_int,
-    free_vars,
-    may_overlap,
-    numpy_dtype,
-    reach,
-    substitute,
-    walk,
-)
 from ..ir.annotations import annotation_problem
 from ..ir.buffer import SCOPES
 from .expressions import Expressions
@@ -65,25 +37,25 @@ class Verifier(Expressions):
             self.declare_alloc(b)
         self.annotations(p.annotations)
         for s in p.body:
-            if any(isinstance(part, Assert) for part in walk(s)):
+            if any(isinstance(part, ir.Assert) for part in ir.walk(s)):
                 self.certain = False  # it may stop the program before what is next, or next time around
             self.body((s,))
         for b in p.outputs:
             if b not in self.written and b.size > 0:
                 self.fail(f"output {b.name} is never written", "nothing stores to it", at=b)
 
-    def declare_var(self, var: Var, node: For | Iter) -> None:
+    def declare_var(self, var: ir.Var, node: ir.For | ir.Iter) -> None:
         if var in self.seen:
             self.fail(f"variable {var.name} is declared twice", "again here", "make a new Var", node)
-        if var.dtype != INDEX:
-            self.fail(f"variable {var.name} is {var.dtype}, not {INDEX}", "declared here", at=node)
+        if var.dtype != ir.INDEX:
+            self.fail(f"variable {var.name} is {var.dtype}, not {ir.INDEX}", "declared here", at=node)
         self.seen.add(var)
         self.visible.add(var)
 
-    def declare_buffer(self, b: Buffer) -> None:
+    def declare_buffer(self, b: ir.Buffer) -> None:
         if b in self.seen:
             self.fail(f"buffer {b.name} is declared twice", "the same buffer", at=b)
-        if b.dtype not in DTYPES:
+        if b.dtype not in ir.DTYPES:
             self.fail(f"buffer {b.name} has unknown dtype {b.dtype!r}", at=b)
         if b.scope not in SCOPES:
             known = ", ".join(SCOPES)
@@ -91,13 +63,13 @@ class Verifier(Expressions):
         self.seen.add(b)
         self.buffers.add(b)
 
-    def declare_alloc(self, b: Buffer) -> None:
+    def declare_alloc(self, b: ir.Buffer) -> None:
         self.declare_buffer(b)
-        if b.data is not None and b.data.dtype != numpy_dtype(b.dtype):
+        if b.data is not None and b.data.dtype != ir.numpy_dtype(b.dtype):
             self.fail(f"table {b.name} is {b.dtype} and its data {b.data.dtype}", at=b)
         if b.constant and b.data is None:
             self.fail(f"buffer {b.name} is constant but no input", "only inputs can be", at=b)
-        if (first := b.offset + reach(b.shape, b.strides)[0]) < 0:
+        if (first := b.offset + ir.reach(b.shape, b.strides)[0]) < 0:
             self.fail(
                 f"buffer {b.name} reaches {-first} element(s) before its memory",
                 f"{b.layout}",
@@ -106,13 +78,13 @@ class Verifier(Expressions):
             )
         self.separate_elements(b)
 
-    def separate_elements(self, b: Buffer) -> None:
+    def separate_elements(self, b: ir.Buffer) -> None:
         """What is stored to one element must not change another."""
-        if b.layout is not None and may_overlap(b.shape, b.strides):
+        if b.layout is not None and ir.may_overlap(b.shape, b.strides):
             message = f"elements of {b.name}, which is no input, share memory"
             self.fail(message, f"shape {b.shape}, {b.layout}", at=b)
 
-    def annotations(self, annotations: Annotations) -> None:
+    def annotations(self, annotations: ir.Annotations) -> None:
         for key, value in annotations.items():
             if not isinstance(key, str) or not is_plain(value):
                 self.fail(
@@ -124,38 +96,38 @@ class Verifier(Expressions):
 
     # --- statements ---
 
-    def body(self, body: Body) -> None:
+    def body(self, body: ir.Body) -> None:
         for s in body:
             self.at = s
             self.stmt(s)
 
-    def stmt(self, s: Stmt) -> None:
-        if isinstance(s, For):
+    def stmt(self, s: ir.Stmt) -> None:
+        if isinstance(s, ir.For):
             self.loop(s)
-        elif isinstance(s, Block):
+        elif isinstance(s, ir.Block):
             self.block(s)
-        elif isinstance(s, Store):
+        elif isinstance(s, ir.Store):
             self.store(s)
-        elif isinstance(s, TupleStore):
+        elif isinstance(s, ir.TupleStore):
             if len(s.stores) < 2:
                 self.fail("a tuple store of fewer than two stores", help="use a plain Store")
             for one in s.stores:
                 self.store(one)
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             self.expr(s.cond, "the condition", "bool")
             with self.guarded():
                 self.body(s.then)
                 self.body(s.orelse)
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             self.expr(s.cond, "the condition", "bool")
             with self.guarded():
                 self.body(s.body)
-        elif isinstance(s, Assert):
+        elif isinstance(s, ir.Assert):
             self.expr(s.cond, "the condition", "bool")
         else:
             self.fail(f"a {type(s).__name__} is not a statement")
 
-    def store(self, s: Store) -> None:
+    def store(self, s: ir.Store) -> None:
         for index in s.indices:
             self.parts(index)
         self.parts(s.value)
@@ -169,17 +141,17 @@ class Verifier(Expressions):
             self.fail(f"{b.name} holds {b.dtype} and the value is {s.value.dtype}", "", "cast the value")
         self.written.add(b)
 
-    def extent(self, extent: Expr, what: str) -> None:
+    def extent(self, extent: ir.Expr, what: str) -> None:
         self.expr(extent, what, "integer")
-        if (number := as_int(extent)) is not None and number < 0:
+        if (number := ir.as_int(extent)) is not None and number < 0:
             self.fail(f"{what} is negative: {number}")
 
-    def loop(self, s: For) -> None:
-        if s.kind not in LOOP_KINDS:
-            self.fail(f"unknown loop kind {s.kind!r}", help=f"one of {', '.join(LOOP_KINDS)}")
+    def loop(self, s: ir.For) -> None:
+        if s.kind not in ir.LOOP_KINDS:
+            self.fail(f"unknown loop kind {s.kind!r}", help=f"one of {', '.join(ir.LOOP_KINDS)}")
         self.extent(s.extent, "the extent of a loop")
         self.annotations(s.annotations)
-        if s.kind in GPU_AXES:
+        if s.kind in ir.GPU_AXES:
             self.axis(s)
         before = self.certain, self.domain
         self.declare_var(s.var, s)
@@ -189,10 +161,10 @@ class Verifier(Expressions):
         self.body(s.body)
         self.certain, self.domain = before
         self.visible.discard(s.var)
-        if s.kind in GPU_AXES:
+        if s.kind in ir.GPU_AXES:
             self.bound.pop()
 
-    def axis(self, s: For) -> None:
+    def axis(self, s: ir.For) -> None:
         """Loops of one nest bound to one axis run on the same threads, so they have one extent."""
         if not self.bound:
             self.axes = {}
@@ -208,7 +180,7 @@ class Verifier(Expressions):
 
     # --- blocks ---
 
-    def block(self, s: Block) -> None:
+    def block(self, s: ir.Block) -> None:
         if len(s.bindings) != len(s.iters):
             self.fail(f"block {s.name} has {len(s.iters)} iterator(s) and {len(s.bindings)} binding(s)")
         reduces = any(it.kind == "reduce" for it in s.iters)
@@ -241,11 +213,11 @@ class Verifier(Expressions):
         self.stack.pop()
         self.visible, self.hidden, self.certain, self.values, self.buffers = outer
 
-    def bindings(self, s: Block) -> None:
+    def bindings(self, s: ir.Block) -> None:
         outer, values = self.visible, dict(self.values)
         for it, binding in zip(s.iters, s.bindings, strict=True):
             self.at = it
-            if it.kind not in ITER_KINDS:
+            if it.kind not in ir.ITER_KINDS:
                 self.fail(f"unknown iterator kind {it.kind!r}", help="one of spatial, reduce")
             self.visible = outer
             self.expr(binding, "a binding", "integer")
@@ -253,7 +225,7 @@ class Verifier(Expressions):
             with self.described():
                 self.extent(it.extent, "the extent of an iterator")
             self.declare_var(it.var, it)
-            limits, size = self.exact(binding) if self.certain else None, as_int(it.extent)
+            limits, size = self.exact(binding) if self.certain else None, ir.as_int(it.extent)
             if s.predicate or limits is None or size is None:
                 pass
             elif limits[0] < 0 or limits[1] >= size:
@@ -262,10 +234,10 @@ class Verifier(Expressions):
                     f"{limits[0]} to {limits[1]}, outside its extent {size}",
                     help="make the loops fit, or exclude the rest with T.where",
                 )
-            values[it.var] = substitute(binding, self.values)
+            values[it.var] = ir.substitute(binding, self.values)
         self.values = values
 
-    def region(self, s: Block, r: Region) -> None:
+    def region(self, s: ir.Block, r: ir.Region) -> None:
         if r.buffer not in self.buffers:
             self.fail(f"the signature of block {s.name} names {r.buffer.name}, not declared here")
         if len(r.ranges) != len(r.buffer.shape):
@@ -275,13 +247,13 @@ class Verifier(Expressions):
                 self.expr(start, "the start of a region", "integer")
                 self.extent(extent, "the size of a region")
 
-    def init_runs(self, s: Block) -> bool:
+    def init_runs(self, s: ir.Block) -> bool:
         """Whether every combination of spatial values surely meets a first term: the reductions are
         bound to loops of their own."""
         reduced = [b for it, b in zip(s.iters, s.bindings, strict=True) if it.kind == "reduce"]
         others = [b for it, b in zip(s.iters, s.bindings, strict=True) if it.kind != "reduce"]
-        used = {v for b in others for v in free_vars(b)}
-        return all(isinstance(b, Var) and b not in used for b in reduced)
+        used = {v for b in others for v in ir.free_vars(b)}
+        return all(isinstance(b, ir.Var) and b not in used for b in reduced)
 
 
 def is_plain(value: Any) -> bool:

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import (
-    Binary,
-    Block,
-    Body,
-    Call,
-    Expr,
-    For,
-    Program,
-    Store,
-    Unary,
-    While,
-    bodies,
-    is_float,
-    own_expressions,
-    subexpressions,
-)
+from .. import ir
 from ..validation import checked
 from .catalogue import create, resolve
 
 
 @checked
-def flops(what: Program | str, config: int = 0, **overrides: Any) -> int:
+def flops(what: ir.Program | str, config: int = 0, **overrides: Any) -> int:
     """Floating-point operations: of a program as written, or of a workload.
 
     Every operator and function call on floats counts as one, so a multiply-add counts as two.
@@ -35,7 +20,7 @@ def flops(what: Program | str, config: int = 0, **overrides: Any) -> int:
     >>> flops("GMM") == 2 * 128**3
     True
     """
-    if isinstance(what, Program):
+    if isinstance(what, ir.Program):
         return _in_body(what.body, 1)
     if what == "T2D":
         return _transposed(**resolve(what, config, overrides))
@@ -43,7 +28,7 @@ def flops(what: Program | str, config: int = 0, **overrides: Any) -> int:
 
 
 @checked
-def operations(what: Program | str, config: int = 0) -> int:
+def operations(what: ir.Program | str, config: int = 0) -> int:
     """The same, by which people judge a latency; 0 if they cannot be counted."""
     try:
         return flops(what, config)
@@ -51,26 +36,26 @@ def operations(what: Program | str, config: int = 0) -> int:
         return 0
 
 
-def _in_body(body: Body, times: int) -> int:
+def _in_body(body: ir.Body, times: int) -> int:
     total = 0
     for s in body:
         inner = times
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             if s.fixed_extent is None:
                 raise ValueError(f"the extent of loop {s.var.name} is not a constant: {s.extent}")
             inner *= s.fixed_extent
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             raise ValueError("the number of iterations of a `while` is not known")
-        if isinstance(s, Store):
-            total += times * sum(_in_expr(e) for e in own_expressions(s))
-        inside = (s.body,) if isinstance(s, Block) else bodies(s)  # `init` costs nothing
+        if isinstance(s, ir.Store):
+            total += times * sum(_in_expr(e) for e in ir.own_expressions(s))
+        inside = (s.body,) if isinstance(s, ir.Block) else ir.bodies(s)  # `init` costs nothing
         total += sum(_in_body(part, inner) for part in inside)
     return total
 
 
-def _in_expr(e: Expr) -> int:
-    counted = (Binary, Call, Unary)
-    return sum(isinstance(x, counted) and is_float(x.dtype) for x in subexpressions(e))
+def _in_expr(e: ir.Expr) -> int:
+    counted = (ir.Binary, ir.Call, ir.Unary)
+    return sum(isinstance(x, counted) and ir.is_float(x.dtype) for x in ir.subexpressions(e))
 
 
 def _transposed(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str) -> int:

@@ -16,11 +16,11 @@ from functools import lru_cache
 from typing import Any
 
 import metaschedule as ms
-from metaschedule.ir import Binary, Block, Buffer, Const, Expr, Region, Unary, Var, as_int
+from metaschedule import ir
 from metaschedule.schedule import Schedule
 from metaschedule.schedule.state import State
 
-Point = Mapping[Var, int]
+Point = Mapping[ir.Var, int]
 MOST_INSTANCES = 1500
 
 # --- programs -------------------------------------------------------------------------------------
@@ -191,16 +191,16 @@ class Instance:
     """One run of a block: the loops around it, and what it reads and stores."""
 
     loops: tuple[int, ...]
-    reads: dict[Buffer, frozenset[Element]]
-    writes: dict[Buffer, frozenset[Element]]
+    reads: dict[ir.Buffer, frozenset[Element]]
+    writes: dict[ir.Buffer, frozenset[Element]]
 
-    def touches(self, buffer: Buffer, is_write: bool) -> frozenset[Element]:
+    def touches(self, buffer: ir.Buffer, is_write: bool) -> frozenset[Element]:
         return (self.writes if is_write else self.reads).get(buffer, frozenset())
 
 
 def instances(s: State, name: str) -> list[Instance]:
     """All runs of a block, in order."""
-    block: Block = s.nodes[name]
+    block: ir.Block = s.nodes[name]
     loops = s.loops_around(name)
     extents = [s.fixed_extent(v) or 0 for v in loops]
     at = {v: f"p[{n}]" for n, v in enumerate(loops)}
@@ -217,27 +217,27 @@ def instances(s: State, name: str) -> list[Instance]:
     return found
 
 
-def points_of(block: Block, region: Region) -> list[list[int]]:
+def points_of(block: ir.Block, region: ir.Region) -> list[list[int]]:
     """The first indices of a region at every point of a block's iterators."""
     own = {it.var: f"p[{n}]" for n, it in enumerate(block.iters)}
     _, ranges = compiled_region(region, own)
-    points = itertools.product(*[range(as_int(it.extent) or 0) for it in block.iters])
+    points = itertools.product(*[range(ir.as_int(it.extent) or 0) for it in block.iters])
     return [[start(point) for start, _ in ranges] for point in points]
 
 
-def elements(regions: list[Any], values: tuple[int, ...]) -> dict[Buffer, frozenset[Element]]:
-    found: dict[Buffer, frozenset[Element]] = {}
+def elements(regions: list[Any], values: tuple[int, ...]) -> dict[ir.Buffer, frozenset[Element]]:
+    found: dict[ir.Buffer, frozenset[Element]] = {}
     for buffer, ranges in regions:
         spans = [range(start(values), start(values) + count(values)) for start, count in ranges]
         found[buffer] = found.get(buffer, frozenset()) | frozenset(itertools.product(*spans))
     return found
 
 
-def compiled_region(region: Region, own: Mapping[Var, str]) -> tuple[Buffer, list[tuple[Any, Any]]]:
+def compiled_region(region: ir.Region, own: Mapping[ir.Var, str]) -> tuple[ir.Buffer, list[tuple[Any, Any]]]:
     return region.buffer, [(compiled(a, own), compiled(b, own)) for a, b in region.ranges]
 
 
-def compiled(e: Expr, names: Mapping[Var, str]) -> Any:
+def compiled(e: ir.Expr, names: Mapping[ir.Var, str]) -> Any:
     return made_of(python_text(e, names))
 
 
@@ -246,14 +246,14 @@ def made_of(text: str) -> Any:
     return eval(f"lambda p: {text}")
 
 
-def python_text(e: Expr, names: Mapping[Var, str]) -> str:
-    if isinstance(e, Var):
+def python_text(e: ir.Expr, names: Mapping[ir.Var, str]) -> str:
+    if isinstance(e, ir.Var):
         return names[e]
-    if isinstance(e, Const):
+    if isinstance(e, ir.Const):
         return repr(e.value)
-    if isinstance(e, Binary):
+    if isinstance(e, ir.Binary):
         a, b = python_text(e.a, names), python_text(e.b, names)
         return f"{e.op}({a}, {b})" if e.op in ("min", "max") else f"({a} {e.op} {b})"
-    if isinstance(e, Unary):
+    if isinstance(e, ir.Unary):
         return f"({e.op} {python_text(e.a, names)})"
     raise TypeError(f"no index that is enumerated has {type(e).__name__}: {e}")

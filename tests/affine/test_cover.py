@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from metaschedule import ir
 from metaschedule.affine.access import Access, accesses_of
 from metaschedule.affine.footprint import find_written, footprint
 from metaschedule.affine.inverse import find_inverse, preimage
 from metaschedule.affine.nest import ROOT, Key
 from metaschedule.affine.view import Interval, View
-from metaschedule.ir import Block, Expr, Var, as_int, const, loads
 from metaschedule.schedule.state import State
 from tests.affine.nests import compiled, compiled_region, draw_nest, elements
 from tests.conftest import LONG
@@ -24,7 +24,7 @@ Element = tuple[int, ...]
 Counts = Counter[tuple[str, str]]
 
 
-def touched(s: State, access: Access, fixed: Mapping[Var, int]) -> set[Element]:
+def touched(s: State, access: Access, fixed: Mapping[ir.Var, int]) -> set[Element]:
     """All elements of an access while some of the loops around its block have given values."""
     block = access.block
     loops = s.loops_around(block.name)
@@ -41,12 +41,12 @@ def touched(s: State, access: Access, fixed: Mapping[Var, int]) -> set[Element]:
     return found
 
 
-def value_of(s: State, e: Expr, fixed: Mapping[Var, int]) -> int:
+def value_of(s: State, e: ir.Expr, fixed: Mapping[ir.Var, int]) -> int:
     names = {v: f"p[{n}]" for n, v in enumerate(fixed)}
     return compiled(s.resolve(e), names)(tuple(fixed.values()))
 
 
-def is_in(s: State, x: Interval, index: int, fixed: Mapping[Var, int]) -> bool:
+def is_in(s: State, x: Interval, index: int, fixed: Mapping[ir.Var, int]) -> bool:
     start = value_of(s, x.start, fixed)
     return start <= index < start + x.extent
 
@@ -55,7 +55,7 @@ def check_footprints(s: State, rng: random.Random, counts: Counts) -> None:
     """Boxes at a random place around each access, for a random iteration of the loops outside."""
     for name in ("first", "second"):
         for access in accesses_of(s.nodes[name]):
-            if loads(*[start for start, _ in access.region.ranges]) or access.buffer.name == "Z":
+            if ir.loads(*[start for start, _ in access.region.ranges]) or access.buffer.name == "Z":
                 continue
             loops = s.loops_around(name)
             depth = rng.randrange(len(loops) + 1)
@@ -80,9 +80,9 @@ def check_footprints(s: State, rng: random.Random, counts: Counts) -> None:
 
 
 def check_written(
-    s: State, view: View, access: Access, truth: set[Element], fixed: Mapping[Var, int], counts: Counts
+    s: State, view: View, access: Access, truth: set[Element], fixed: Mapping[ir.Var, int], counts: Counts
 ) -> None:
-    if any(as_int(n) != 1 for _, n in access.region.ranges):
+    if any(ir.as_int(n) != 1 for _, n in access.region.ranges):
         return
     box = find_written(view, access.block, [start for start, _ in access.region.ranges])
     ends = [(min(column), max(column)) for column in zip(*truth, strict=True)]
@@ -100,14 +100,14 @@ def check_written(
     assert set(itertools.product(*points)) == truth, f"{box}\n{truth}\n{s.program}"
 
 
-def check_inverses(block: Block, rng: random.Random, counts: Counts) -> None:
+def check_inverses(block: ir.Block, rng: random.Random, counts: Counts) -> None:
     """Inverses of indices over all points of a block's iterators."""
-    extents = {it.var: as_int(it.extent) or 0 for it in block.iters}
+    extents = {it.var: ir.as_int(it.extent) or 0 for it in block.iters}
     names = {v: f"p[{n}]" for n, v in enumerate(extents)}
     points = list(itertools.product(*map(range, extents.values())))
     for access in accesses_of(block):
         indices = tuple([start for start, _ in access.region.ranges])
-        if loads(*indices) or access.buffer.name == "Z":
+        if ir.loads(*indices) or access.buffer.name == "Z":
             continue
         at = [compiled(e, names) for e in indices]
         images = {point: tuple([e(point) for e in at]) for point in points}
@@ -119,7 +119,7 @@ def check_inverses(block: Block, rng: random.Random, counts: Counts) -> None:
         assert known is None or one_to_one, f"{indices}"
         if known is not None:
             for point, image in images.items():
-                found = known.solve([const(n) for n in image])
+                found = known.solve([ir.const(n) for n in image])
                 assert tuple([compiled(found[v], {})(()) for v in extents]) == point, f"{indices} {image}"
             box = set(itertools.product(*[range(a, b + 1) for a, b in known.ranges]))
             assert set(images.values()) <= box
@@ -128,7 +128,7 @@ def check_inverses(block: Block, rng: random.Random, counts: Counts) -> None:
 
 
 def check_preimage(
-    block: Block, indices: tuple[Expr, ...], images: Mapping[Element, Element], rng: random.Random
+    block: ir.Block, indices: tuple[ir.Expr, ...], images: Mapping[Element, Element], rng: random.Random
 ) -> None:
     low = rng.choice(list(images.values()))
     box = [Interval({}, n, rng.randint(1, 4)) for n in low]

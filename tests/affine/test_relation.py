@@ -14,13 +14,13 @@ from operator import mul
 
 import pytest
 
+from metaschedule import ir
 from metaschedule.affine.access import Access, accesses_of
 from metaschedule.affine.alias import may_alias, may_meet_later
 from metaschedule.affine.cover import covers
 from metaschedule.affine.injective import is_injective
 from metaschedule.affine.stride import stride
 from metaschedule.affine.view import View
-from metaschedule.ir import Block, Buffer, Region, Store, Var, as_int
 from metaschedule.schedule import Schedule
 from metaschedule.schedule.state import State
 from tests.affine.nests import Instance, draw_nest, instances, points_of
@@ -30,7 +30,7 @@ Answer = tuple[str, bool | None, bool, str]  # question, the relation's answer, 
 BLOCKS = ("first", "second")
 
 
-def accesses(block: Block, buffer: Buffer) -> list[Access]:
+def accesses(block: ir.Block, buffer: ir.Buffer) -> list[Access]:
     return [a for a in accesses_of(block) if a.buffer is buffer]
 
 
@@ -44,7 +44,9 @@ def answers(sch: Schedule) -> Iterator[Answer]:
     yield from strides(s)
 
 
-def independence(s: State, runs: dict[str, list[Instance]], buffers: tuple[Buffer, ...]) -> Iterator[Answer]:
+def independence(
+    s: State, runs: dict[str, list[Instance]], buffers: tuple[ir.Buffer, ...]
+) -> Iterator[Answer]:
     loops = dict.fromkeys([v for name in BLOCKS for v in s.loops_around(name)])
     for loop in loops:
         below = [name for name in BLOCKS if s.is_below(name, loop)]
@@ -58,7 +60,9 @@ def independence(s: State, runs: dict[str, list[Instance]], buffers: tuple[Buffe
                 yield "may_alias", answer, meets(s, runs, below, loop, buffer), f"{loop.name} {buffer.name}"
 
 
-def meets(s: State, runs: dict[str, list[Instance]], below: list[str], loop: Var, buffer: Buffer) -> bool:
+def meets(
+    s: State, runs: dict[str, list[Instance]], below: list[str], loop: ir.Var, buffer: ir.Buffer
+) -> bool:
     """Whether an element that one iteration of a loop stores is touched in another."""
     touched: dict[tuple[object, ...], set[int]] = {}
     stored: set[tuple[object, ...]] = set()
@@ -74,7 +78,7 @@ def meets(s: State, runs: dict[str, list[Instance]], below: list[str], loop: Var
     return any(len(touched[key]) > 1 for key in stored)
 
 
-def order(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator[Answer]:
+def order(s: State, runs: dict[str, list[Instance]], buffer: ir.Buffer) -> Iterator[Answer]:
     """Loops that follow one another: does the second touch what the first touches in a later iteration?"""
     common = [v for v in s.loops_around("first") if s.is_below("second", v)]
     at = len(common)
@@ -96,7 +100,7 @@ def order(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator
     yield "may_meet_later", may_meet_later(s, (second, read), (first, write)), truth, buffer.name
 
 
-def coverage(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Iterator[Answer]:
+def coverage(s: State, runs: dict[str, list[Instance]], buffer: ir.Buffer) -> Iterator[Answer]:
     first, second = [s.nodes[name] for name in BLOCKS]
     around = [v for v in s.loops_around("first") if s.is_below("second", v)]
     (write,), (read,) = accesses(first, buffer), accesses(second, buffer)
@@ -116,37 +120,37 @@ def coverage(s: State, runs: dict[str, list[Instance]], buffer: Buffer) -> Itera
 
 def injectivity(s: State) -> Iterator[Answer]:
     for name in BLOCKS:
-        block: Block = s.nodes[name]
-        extents = {it.var: as_int(it.extent) or 0 for it in block.iters}
+        block: ir.Block = s.nodes[name]
+        extents = {it.var: ir.as_int(it.extent) or 0 for it in block.iters}
         for region in block.writes:
-            if any(as_int(count) != 1 for _, count in region.ranges):
+            if any(ir.as_int(count) != 1 for _, count in region.ranges):
                 continue
             yield "is_injective", is_injective(region.ranges, extents), one_to_one(block, region), name
 
 
-def one_to_one(block: Block, region: Region) -> bool:
+def one_to_one(block: ir.Block, region: ir.Region) -> bool:
     images = [tuple(values) for values in points_of(block, region)]
     return len(set(images)) == len(images)
 
 
 def strides(s: State) -> Iterator[Answer]:
     for name in BLOCKS:
-        block: Block = s.nodes[name]
+        block: ir.Block = s.nodes[name]
         store = block.body[0]
-        assert isinstance(store, Store)
+        assert isinstance(store, ir.Store)
         for it in block.iters:
-            if as_int(it.extent) != 1:
+            if ir.as_int(it.extent) != 1:
                 found, moves = stride(store, it.var), moved(block, it.var)
                 # A constant is an answer, None is "it varies": both are right, or wrong.
                 yield "stride", found is None, len(moves) > 1, f"{name} {it.var.name}"
                 assert found is None or moves <= {found}, f"{store} moves by {moves}, not by {found}"
 
 
-def moved(block: Block, var: Var) -> set[int]:
+def moved(block: ir.Block, var: ir.Var) -> set[int]:
     """By how many elements the first write of a block moves as an iterator goes on by one."""
     region = block.writes[0]
     at = next(n for n, it in enumerate(block.iters) if it.var is var)
-    points = itertools.product(*[range(as_int(it.extent) or 0) for it in block.iters])
+    points = itertools.product(*[range(ir.as_int(it.extent) or 0) for it in block.iters])
     steps = region.buffer.strides
     places = {
         point: sum(map(mul, element, steps))

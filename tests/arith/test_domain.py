@@ -7,27 +7,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from metaschedule import ir
 from metaschedule.arith import Domain
-from metaschedule.ir import (
-    Buffer,
-    Const,
-    Expr,
-    Var,
-    all_of,
-    call,
-    maximum,
-    minimum,
-    select,
-    typed_binary,
-)
 
-I, J, K, N, M, F = (Var(name) for name in "ijknmf")  # noqa: E741
-PTR = Buffer("ptr", (100,), "int64")
-BYTES = Buffer("bytes", (100,), "uint8")
-INTS = Buffer("ints", (100,), "int32")
-X = Buffer("x", (100,), "float32")
+I, J, K, N, M, F = (ir.Var(name) for name in "ijknmf")  # noqa: E741
+PTR = ir.Buffer("ptr", (100,), "int64")
+BYTES = ir.Buffer("bytes", (100,), "uint8")
+INTS = ir.Buffer("ints", (100,), "int32")
+X = ir.Buffer("x", (100,), "float32")
 
-PROVABLE: dict[str, tuple[Domain, Expr]] = {
+PROVABLE: dict[str, tuple[Domain, ir.Expr]] = {
     "split index in bounds": (Domain({I: 32, J: 4}), I * 4 + J < 128),
     "triangular": (Domain({I: 8, J: I + 1}), J <= I),
     "strictly triangular": (Domain({I: 8, J: I}), (J < I) & (I >= 1)),
@@ -49,12 +38,12 @@ PROVABLE: dict[str, tuple[Domain, Expr]] = {
     "fused": (Domain({F: 64}), (F // 8 < 8) & (F % 8 < 8) & (F // 8 * 8 + F % 8 == F)),
     "unaligned fused": (Domain({F: 60}), F // 7 * 7 <= F),
     "remainder bounds": (Domain(), (N % 7 >= 0) & (N % 7 < 7)),
-    "shifted tile": (Domain({I: 22, J: 6}), minimum(I * 6, 122) + J < 128),
-    "shifted tile is not negative": (Domain({I: 22}), minimum(I * 6, 122) >= 0),
-    "clamp": (Domain(), (minimum(maximum(N, 0), 7) >= 0) & (minimum(maximum(N, 0), 7) <= 7)),
-    "max of both": (Domain(), maximum(N, M) >= N),
-    "min of both": (Domain(), minimum(N, M) <= M),
-    "select by cases": (Domain({I: 9}), select(I < 4, I, I - 4) < 5),
+    "shifted tile": (Domain({I: 22, J: 6}), ir.minimum(I * 6, 122) + J < 128),
+    "shifted tile is not negative": (Domain({I: 22}), ir.minimum(I * 6, 122) >= 0),
+    "clamp": (Domain(), (ir.minimum(ir.maximum(N, 0), 7) >= 0) & (ir.minimum(ir.maximum(N, 0), 7) <= 7)),
+    "max of both": (Domain(), ir.maximum(N, M) >= N),
+    "min of both": (Domain(), ir.minimum(N, M) <= M),
+    "select by cases": (Domain({I: 9}), ir.select(I < 4, I, I - 4) < 5),
     "csr": (
         Domain({I: 99, K: PTR[I + 1] - PTR[I]}, [PTR[I + 1] <= 500]),
         PTR[I] + K < 500,
@@ -72,7 +61,7 @@ PROVABLE: dict[str, tuple[Domain, Expr]] = {
     "equality of facts": (Domain({I: 8, J: 8}, [I.__eq__(J)]), I - J == 0),
     "equality is transitive": (Domain({}, [I.__eq__(J), J.__eq__(K)]), I == K),
     "fact on a quotient": (Domain({I: 100}, [I // 4 < 3]), I < 12),
-    "fact on a minimum": (Domain({}, [minimum(N, M) >= 3]), N >= 3),
+    "fact on a minimum": (Domain({}, [ir.minimum(N, M) >= 3]), N >= 3),
     "fact by negation": (Domain({I: 8}, [~(I >= 4)]), I < 4),
     "fact as a disjunction": (Domain({I: 8}, [(I > 20) | (I < 3)]), I < 3),
     "not zero": (Domain({I: 8}, [I != 0]), I >= 1),
@@ -80,11 +69,11 @@ PROVABLE: dict[str, tuple[Domain, Expr]] = {
     "negated opaque condition": (Domain({}, [~(X[I] > 0.5)]), ~(X[I] > 0.5)),
     "empty loop": (Domain({I: 0}), I > 100),
     "contradiction": (Domain({I: 8}, [I > 9]), I > 100),
-    "nothing": (Domain(), all_of([])),
+    "nothing": (Domain(), ir.all_of([])),
     "absolute value": (Domain({I: 8}), (abs(I) < 8) & (abs(I - N) >= 0)),
     "table": (
         Domain({I: 3}),
-        Buffer("t", (3,), "int64", data=np.array([4, 7, 5]))[I] <= 7,
+        ir.Buffer("t", (3,), "int64", data=np.array([4, 7, 5]))[I] <= 7,
     ),
     "power of two": (Domain({I: 64}), ((I & 7) < 8) & ((I >> 3) < 8) & ((I << 1) < 127)),
     "product of loops": (Domain({I: 4, J: 5}), I * J <= 12),
@@ -98,7 +87,7 @@ def test_provable(name: str) -> None:
     assert domain.prove(claim)
 
 
-UNPROVABLE: dict[str, tuple[Domain, Expr]] = {
+UNPROVABLE: dict[str, tuple[Domain, ir.Expr]] = {
     "off by one": (Domain({I: 32, J: 4}), I * 4 + J < 127),
     "predicate off by one": (Domain({I: 22, J: 6}, [I * 6 + J < 128]), I * 6 + J < 127),
     "free": (Domain(), N >= 0),
@@ -108,7 +97,7 @@ UNPROVABLE: dict[str, tuple[Domain, Expr]] = {
     "narrowing": (Domain(), N.astype("int8").astype("int64") == N),
     "nan": (Domain({}, [~(X[I] > 0.5)]), X[I] <= 0.5),
     "another element": (Domain({}, [X[I] > 0.5]), X[J] > 0.5),
-    "false": (Domain(), Const(False, "bool")),
+    "false": (Domain(), ir.Const(False, "bool")),
 }
 
 
@@ -118,7 +107,7 @@ def test_unprovable(name: str) -> None:
     assert not domain.prove(claim)
 
 
-BOUNDS: dict[str, tuple[Domain, Expr, tuple[int | None, int | None]]] = {
+BOUNDS: dict[str, tuple[Domain, ir.Expr, tuple[int | None, int | None]]] = {
     "linear": (Domain({I: 8, J: 4}), I * 4 - J + 1, (-2, 29)),
     "remainder": (Domain({I: 100}), I % 7, (0, 6)),
     "small remainder": (Domain({I: 5}), I % 7, (0, 4)),
@@ -130,13 +119,13 @@ BOUNDS: dict[str, tuple[Domain, Expr, tuple[int | None, int | None]]] = {
     "free": (Domain(), N, (None, None)),
     "half free": (Domain({I: N}), I, (0, None)),
     "facts on a free variable": (Domain({I: N}, [N <= 10]), I, (0, 9)),
-    "minimum": (Domain({I: 8}), minimum(I, 3), (0, 3)),
-    "maximum with an unknown": (Domain({I: 8}), maximum(I, N), (0, None)),
+    "minimum": (Domain({I: 8}), ir.minimum(I, 3), (0, 3)),
+    "maximum with an unknown": (Domain({I: 8}), ir.maximum(I, N), (0, None)),
     "symbols cancel": (Domain({I: N}), N - I, (1, None)),
-    "select": (Domain({I: 8}), select(I < 4, I, 11 - I), (0, 7)),
+    "select": (Domain({I: 8}), ir.select(I < 4, I, 11 - I), (0, 7)),
     "byte": (Domain(), BYTES[I].astype("int64") * 2, (0, 510)),
-    "constant": (Domain(), Const(5, "int64"), (5, 5)),
-    "division by zero": (Domain(), typed_binary("//", I, 0), (None, None)),
+    "constant": (Domain(), ir.Const(5, "int64"), (5, 5)),
+    "division by zero": (Domain(), ir.typed_binary("//", I, 0), (None, None)),
 }
 
 
@@ -150,7 +139,7 @@ def test_exact_bounds() -> None:
     d = Domain({I: 8, J: 4, K: N})
     assert d.exact_bounds(I * 4 - J) == (-3, 28)
     assert d.exact_bounds(I + 0) == (0, 7)
-    assert d.exact_bounds(Const(3, "int64")) == (3, 3)
+    assert d.exact_bounds(ir.Const(3, "int64")) == (3, 3)
     assert d.exact_bounds(K + 0) is None  # unknown extent
     assert d.exact_bounds(I + N) is None
     assert d.exact_bounds(I // 3) is None  # not linear
@@ -176,7 +165,7 @@ def test_a_range_that_mentions_itself_ends() -> None:
 
 
 def test_effort_is_bounded() -> None:
-    loops = [Var(f"i{at}") for at in range(8)]
+    loops = [ir.Var(f"i{at}") for at in range(8)]
     facts = [a * (at + 2) + b * 3 <= 40 for at, (a, b) in enumerate(pairwise(loops))]
     d = Domain(dict.fromkeys(loops, N), facts)
     total = loops[0] // 3
@@ -192,4 +181,4 @@ def test_contradictory_facts_do_no_harm() -> None:
 
 
 def test_floats_have_no_bounds_to_offer() -> None:
-    assert not Domain().prove(call("exp", X[I]) > 0.0)
+    assert not Domain().prove(ir.call("exp", X[I]) > 0.0)

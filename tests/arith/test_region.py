@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from index_expressions import I, J, K, M, N, Point, domains, evaluate, integers, points
 
+from metaschedule import ir
 from metaschedule.arith import Domain, access_region, contains, disjoint, relax, union
-from metaschedule.ir import Buffer, Expr, Region, Var, as_expr, free_vars, minimum
 
-A = Buffer("A", (128, 64))
-V = Buffer("V", (128,))
+A = ir.Buffer("A", (128, 64))
+V = ir.Buffer("V", (128,))
 
 
-def shown(region: Region) -> str:
+def shown(region: ir.Region) -> str:
     return str(", ".join(f"{start} : {count}" for start, count in region.ranges))
 
 
@@ -31,7 +31,7 @@ RELAXED = {
     "quotient": ((I * 8 + J) // 2, {J: 8}, "i * 4", "4"),
     "remainder": ((I * 4 + J) % 8, {J: 4}, "i % 2 * 4", "4"),
     "wrapping remainder": ((I + J) % 8, {J: 4}, "0", "8"),
-    "minimum": (minimum(I * 6, 58) + J, {J: 6}, "T.min(i * 6, 58)", "6"),
+    "minimum": (ir.minimum(I * 6, 58) + J, {J: 6}, "T.min(i * 6, 58)", "6"),
     "untouched": (I * N, {J: 4}, "i * n", "1"),
     "load": (V[I].astype("int64"), {J: 4}, 'T.cast(V[i], "int64")', "1"),
 }
@@ -87,10 +87,10 @@ def test_disjoint() -> None:
     assert disjoint(V.region(I * 2), V.region(N * 2 + 1), d)
     assert disjoint(V.region(0), A.region(0, 0), d)
     assert disjoint(V.region((I, N)), V.region((I + N, N)), d)
-    other = Var("other")
+    other = ir.Var("other")
     apart = Domain({I: 8, other: 8}, [other > I])
     assert disjoint(V.region((I * 4, 4)), V.region((other * 4, 4)), apart)
-    assert not disjoint(Buffer("s", ()).region(), Buffer("s", ()).whole(), d) or True
+    assert not disjoint(ir.Buffer("s", ()).region(), ir.Buffer("s", ()).whole(), d) or True
 
 
 # --- by enumeration -------------------------------------------------------------------------------
@@ -98,20 +98,20 @@ def test_disjoint() -> None:
 ALL = (I, J, K, N, M)
 
 
-def elements(region: Region, point: Point) -> set[tuple[int, ...]]:
+def elements(region: ir.Region, point: Point) -> set[tuple[int, ...]]:
     ranges = [(evaluate(a, point), evaluate(n, point)) for a, n in region.ranges]
     return set(itertools.product(*[range(a, a + min(n, 40)) for a, n in ranges]))
 
 
 @given(domains(facts=False), integers(ALL, 2))
-def test_relax_covers(domain: Domain, e: Expr) -> None:
+def test_relax_covers(domain: Domain, e: ir.Expr) -> None:
     loops = {v: domain.extents[v] for v in (J, K)}
     outer = Domain({I: domain.extents[I]})
     found = relax(e, loops, outer)
     if found is None:
         return
     first, count = found
-    assert not {J, K} & set(free_vars(first) + free_vars(count))
+    assert not {J, K} & set(ir.free_vars(first) + ir.free_vars(count))
     for point in points(domain, 200):
         try:
             value = evaluate(e, point)
@@ -122,8 +122,8 @@ def test_relax_covers(domain: Domain, e: Expr) -> None:
 
 
 @given(domains(), integers(ALL, 2), integers(ALL, 1))
-def test_access_region_covers(domain: Domain, a: Expr, b: Expr) -> None:
-    buffer = Buffer("B", (1000, 1000))
+def test_access_region_covers(domain: Domain, a: ir.Expr, b: ir.Expr) -> None:
+    buffer = ir.Buffer("B", (1000, 1000))
     loops = {v: domain.extents[v] for v in (J, K)}
     region = access_region(buffer, [a, b], loops, domain)
     for point in points(domain, 100):
@@ -137,13 +137,13 @@ def test_access_region_covers(domain: Domain, a: Expr, b: Expr) -> None:
             continue
 
 
-boxes = st.tuples(integers(ALL, 1), st.integers(0, 6).map(as_expr) | integers(ALL, 0)).map(
+boxes = st.tuples(integers(ALL, 1), st.integers(0, 6).map(ir.as_expr) | integers(ALL, 0)).map(
     lambda pair: V.region(pair)
 )
 
 
 @given(domains(), boxes, boxes)
-def test_relations_agree_with_sets(domain: Domain, a: Region, b: Region) -> None:
+def test_relations_agree_with_sets(domain: Domain, a: ir.Region, b: ir.Region) -> None:
     inside, apart = contains(a, b, domain), disjoint(a, b, domain)
     both = union([a, b], domain)
     for point in points(domain, 100):

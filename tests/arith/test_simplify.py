@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from metaschedule import ir
 from metaschedule.arith import Domain, simplify
-from metaschedule.ir import (
-    Buffer,
-    Const,
-    Expr,
-    Unary,
-    Var,
-    call,
-    maximum,
-    minimum,
-    select,
-    typed_binary,
-)
 
-I, J, K, N, M, F = (Var(name) for name in "ijknmf")  # noqa: E741
-A = Buffer("A", (64, 64))
-PTR = Buffer("ptr", (64,), "int64")
-INTS = Buffer("ints", (64,), "int32")
-BYTES = Buffer("bytes", (64,), "uint8")
+I, J, K, N, M, F = (ir.Var(name) for name in "ijknmf")  # noqa: E741
+A = ir.Buffer("A", (64, 64))
+PTR = ir.Buffer("ptr", (64,), "int64")
+INTS = ir.Buffer("ints", (64,), "int32")
+BYTES = ir.Buffer("bytes", (64,), "uint8")
 D = Domain({I: 8, J: 4})
 UNIT = Domain({I: 1})
 
-CASES: dict[str, tuple[Expr, str]] = {
+CASES: dict[str, tuple[ir.Expr, str]] = {
     "split": (I * 4 + J, "i * 4 + j"),
     "order of first appearance": (J + I * 4, "j + i * 4"),
     "collected": (I + J + I * 3 - J, "i * 4"),
@@ -67,20 +56,20 @@ CASES: dict[str, tuple[Expr, str]] = {
     "negative divisor": (F // -4, "-f // 4"),
     "ceiling": ((N + 3) // 4, "(n + 3) // 4"),
     "ceiling minus one": ((N - 1) // 4, "(n - 1) // 4"),
-    "division by zero stays": (typed_binary("//", F, 0), "f // 0"),
+    "division by zero stays": (ir.typed_binary("//", F, 0), "f // 0"),
     "symbolic quotient": (F // N, "f // n"),
     "symbolic remainder": (F % N, "f % n"),
     "symbolic multiple": (F * N // N, "f"),
     "products": (I * N + N * I, "i * n * 2"),
-    "minimum decided": (minimum(I, 9), "i"),
-    "minimum open": (minimum(I, 3), "T.min(i, 3)"),
-    "maximum": (maximum(I + 1, I), "i + 1"),
-    "equal operands": (minimum(I + J, J + I), "i + j"),
-    "shifted tile": (minimum(I * 6, 40) + J, "T.min(i * 6, 40) + j"),
+    "minimum decided": (ir.minimum(I, 9), "i"),
+    "minimum open": (ir.minimum(I, 3), "T.min(i, 3)"),
+    "maximum": (ir.maximum(I + 1, I), "i + 1"),
+    "equal operands": (ir.minimum(I + J, J + I), "i + j"),
+    "shifted tile": (ir.minimum(I * 6, 40) + J, "T.min(i * 6, 40) + j"),
     "and mask": (F & 7, "f % 8"),
     "shift right": (F >> 3, "f // 8"),
     "shift left": (F << 3, "f * 8"),
-    "bitwise not": (Unary("~", F, "int64"), "-f - 1"),
+    "bitwise not": (ir.Unary("~", F, "int64"), "-f - 1"),
     "load index": (PTR[I * 4 - I * 3], "ptr[i]"),
     "loads cancel": (PTR[I + 1] - PTR[1 + I] + F, "f"),
     "narrow load": (INTS[I].astype("int64") * 2, 'T.cast(ints[i], "int64") * 2'),
@@ -95,9 +84,9 @@ CASES: dict[str, tuple[Expr, str]] = {
     "narrow stays narrow": (INTS[I + 0] + INTS[J * 1], "ints[i] + ints[j]"),
     "absolute value": (abs(I), "i"),
     "absolute value open": (abs(F), "T.abs(f)"),
-    "select decided": (select(I < 9, F, N), "f"),
-    "select by its condition": (select(I < 4, I // 4, I // 4 + 1), "T.select(i < 4, 0, 2)"),
-    "select of equals": (select(F < 4, I + J, J + I), "i + j"),
+    "select decided": (ir.select(I < 9, F, N), "f"),
+    "select by its condition": (ir.select(I < 4, I // 4, I // 4 + 1), "T.select(i < 4, 0, 2)"),
+    "select of equals": (ir.select(F < 4, I + J, J + I), "i + j"),
     "condition as integer": ((F < 4).astype("int64"), 'T.cast(f < 4, "int64")'),
     "decided condition as integer": ((I < 9).astype("int64"), "1"),
     # conditions
@@ -113,10 +102,10 @@ CASES: dict[str, tuple[Expr, str]] = {
     "sides collected": (F + I < I + N, "f < n"),
     "step": (F + 1 <= N, "f < n"),
     "offset kept positive": (F < N - 3, "f + 3 < n"),
-    "mirrored": (Const(3, "int64") < F, "f > 3"),
+    "mirrored": (ir.Const(3, "int64") < F, "f > 3"),
     "remainder compared": (F % 4 < 2, "f % 4 < 2"),
     "negated": (~(F < 4), "f >= 4"),
-    "double negation": (Unary("not", Unary("not", F < 4, "bool"), "bool"), "f < 4"),
+    "double negation": (ir.Unary("not", ir.Unary("not", F < 4, "bool"), "bool"), "f < 4"),
     "and": ((I < 9) & (F < 4), "f < 4"),
     "implied": ((F < 4) & (F < 6), "f < 4"),
     "contradicted": ((F < 4) & (F > 6), "False"),
@@ -125,10 +114,10 @@ CASES: dict[str, tuple[Expr, str]] = {
     # floats keep their operations
     "float": (A[I + J - J, J] * 1.0 + 0.0, "A[i, j] * 1.0 + 0.0"),
     "guarded": (
-        select((I >= 0) & (I * 4 + J < 30), A[I, (I * 4 + J) % 64], 0.0),
+        ir.select((I >= 0) & (I * 4 + J < 30), A[I, (I * 4 + J) % 64], 0.0),
         "T.select(i * 4 + j < 30, A[i, i * 4 + j], 0.0)",
     ),
-    "call": (call("exp", A[I * 1, J + 0 * F]), "T.exp(A[i, j])"),
+    "call": (ir.call("exp", A[I * 1, J + 0 * F]), "T.exp(A[i, j])"),
     "too large for an index": (F * 2**62 * 4, f"f * {2**62} * 4"),
 }
 
@@ -146,7 +135,7 @@ def test_simplify_is_done_at_once(name: str) -> None:
 
 
 def test_unchanged_is_the_same_object() -> None:
-    for e in (I * 4 + J, A[I, J] + 1.0, F % 4, F < N, minimum(F, N)):
+    for e in (I * 4 + J, A[I, J] + 1.0, F % 4, F < N, ir.minimum(F, N)):
         assert simplify(e, D) is e
 
 
@@ -157,7 +146,7 @@ def test_unit_loops_vanish() -> None:
 def test_facts_help() -> None:
     assert str(simplify(F // 8, Domain({}, [F >= 8, F < 16]))) == "1"
     assert str(simplify((F * N + M) // N, Domain({M: N}))) == "f"
-    assert str(simplify(select(A[I, J] > 0.0, I, J), Domain({}, [A[I, J] > 0.0]))) == "i"
+    assert str(simplify(ir.select(A[I, J] > 0.0, I, J), Domain({}, [A[I, J] > 0.0]))) == "i"
 
 
 def test_no_domain_needed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metaschedule.ir import DTYPES, FLOATS, INTEGERS, integer_limits, is_float, numpy_dtype
+from metaschedule import ir
 from tests.codegen.compiled import build, check, kernel
 
 LOOPS = ["range", "T.vectorized"]
@@ -15,11 +15,11 @@ def edge_values(dtype: str) -> np.ndarray:
     """Numbers at which an operator may go wrong, about thirty of them."""
     if dtype == "bool":
         return np.array([False, True])
-    if is_float(dtype):
+    if ir.is_float(dtype):
         values = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 7.25, 100.0, -100.25]
         values += [np.inf, -np.inf, np.nan, 1e-3, -1e-3, 1e-7, 6e4, -6e4, 0.1, 1 / 3]
-        return np.array(values).astype(numpy_dtype(dtype))
-    low, high = integer_limits(dtype)
+        return np.array(values).astype(ir.numpy_dtype(dtype))
+    low, high = ir.integer_limits(dtype)
     values = [v for v in (0, 1, 2, 3, 5, 7, 8, 13, 100, -1, -2, -3, -7, -8, -100) if v >= low]
     return np.array([*values, low, low + 1, high, high - 1, high // 2]).astype(dtype)
 
@@ -34,7 +34,7 @@ def operators(dtype: str) -> list[str]:
         return ["A[i] and B[i]", "A[i] or B[i]", "A[i] == B[i]", "A[i] != B[i]", "not A[i]"]
     found = [f"A[i] {op} B[i]" for op in ("+", "-", "*", "<", "<=", ">", ">=", "==", "!=")]
     found += ["T.min(A[i], B[i])", "T.max(A[i], B[i])", "-A[i]", "T.abs(A[i])"]
-    if is_float(dtype):
+    if ir.is_float(dtype):
         return [*found, "A[i] / B[i]"]
     found += [f"A[i] {op} B[i]" for op in ("&", "|", "^", "<<", ">>")]
     return [*found, "~A[i]", "A[i] / B[i]"]
@@ -44,11 +44,11 @@ def results(op: str, dtype: str) -> str:
     comparing = any(word in op.split() for word in ("<", "<=", ">", ">=", "==", "!=", "and", "or"))
     if comparing or op.startswith("not"):
         return "bool"
-    return "float64" if "/" in op and not is_float(dtype) else dtype
+    return "float64" if "/" in op and not ir.is_float(dtype) else dtype
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ir.DTYPES)
 def test_operators(dtype: str, loop: str) -> None:
     """Bit for bit, but for the sign of a zero that `min` or `max` picks and the payload of a NaN."""
     a, b = pairs(dtype)
@@ -59,11 +59,11 @@ def test_operators(dtype: str, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+@pytest.mark.parametrize("dtype", [*ir.INTEGERS, *ir.FLOATS])
 def test_floor_division(dtype: str, loop: str) -> None:
     """`//` and `%` round down; the least integer by -1 wraps round."""
     a, b = pairs(dtype)
-    if not is_float(dtype):
+    if not ir.is_float(dtype):
         a, b = a[b != 0], b[b != 0]
     program = kernel(f"A:{dtype}[{a.size}], B:{dtype}[{a.size}] -> C:{dtype}[{a.size}], "
                      f"D:{dtype}[{a.size}]", f"""
@@ -75,7 +75,7 @@ def test_floor_division(dtype: str, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", ir.INTEGERS)
 @pytest.mark.parametrize("by", [1, 2, 3, 7, 8, 64, 100, -1, -2, -3])
 def test_division_by_a_constant(dtype: str, by: int, loop: str) -> None:
     if dtype == "uint8" and by < 0:
@@ -105,8 +105,8 @@ def test_indices_divided() -> None:
 def convertible(source: str, dtype: str) -> np.ndarray:
     """Values whose conversion is defined."""
     values = edge_values(source)
-    if is_float(source) and dtype != "bool" and not is_float(dtype):
-        low, high = integer_limits(dtype)
+    if ir.is_float(source) and dtype != "bool" and not ir.is_float(dtype):
+        low, high = ir.integer_limits(dtype)
         wide = values.astype(np.float64)
         keep = np.isfinite(wide) & (np.trunc(wide) >= low) & (np.trunc(wide) <= min(high, 2**62))
         return values[keep]
@@ -114,9 +114,9 @@ def convertible(source: str, dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("source", DTYPES)
+@pytest.mark.parametrize("source", ir.DTYPES)
 def test_casts(source: str, loop: str) -> None:
-    for dtype in DTYPES:
+    for dtype in ir.DTYPES:
         if dtype == source:
             continue
         values = convertible(source, dtype)
@@ -135,7 +135,7 @@ def test_rounding_to_a_narrow_float(source: str, dtype: str) -> None:
     wide = np.float64 if source == "float64" else np.float32
     bits = rng.integers(0, 2**16, 4000).astype(np.uint16)
     with np.errstate(all="ignore"):
-        near = bits.view(numpy_dtype(dtype)).astype(np.float64)
+        near = bits.view(ir.numpy_dtype(dtype)).astype(np.float64)
         step = np.spacing(bits.view(np.float16)).astype(float) if dtype == "float16" else near / 256
         tie = near + step / 2 * rng.choice([1.0, 1 + 1e-9, 1 - 1e-9, 0.5], 4000)
         values = np.where(np.isfinite(tie), tie, 65519.9999).astype(wide)
@@ -147,7 +147,7 @@ def test_rounding_to_a_narrow_float(source: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ir.FLOATS)
 def test_exact_functions(dtype: str, loop: str) -> None:
     values = edge_values(dtype)
     names = ["floor", "ceil", "round", "trunc", "abs", "sqrt", "isnan", "isinf"]
@@ -161,7 +161,7 @@ def test_exact_functions(dtype: str, loop: str) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_floats_round_after_every_operation(dtype: str, loop: str) -> None:
     rng = np.random.default_rng(0)
-    data = [rng.standard_normal(64).astype(numpy_dtype(dtype)) for _ in "ABC"]
+    data = [rng.standard_normal(64).astype(ir.numpy_dtype(dtype)) for _ in "ABC"]
     program = kernel(f"A:{dtype}[64], B:{dtype}[64], C:{dtype}[64] -> D:{dtype}[64]", f"""
     for i in {loop}(64):
         D[i] = (A[i] * B[i] + C[i]) * A[i] - B[i] / C[i]

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metaschedule import workloads
+from metaschedule import ir, workloads
 from metaschedule.codegen import generate
 from metaschedule.interpreter import interpret
-from metaschedule.ir import For, Program, Rewriter, Stmt, numpy_dtype
 from metaschedule.runtime import Executable
 from metaschedule.target import resolve
 from tests.codegen.compiled import EPS, build, run
@@ -20,13 +19,13 @@ ALL = [(name, n) for name in workloads.names() for n in range(len(workloads.conf
 FEW = 3_000_000  # multiply-adds of a full configuration that the default run computes
 
 
-def inputs_of(program: Program, seed: int) -> list[np.ndarray]:
+def inputs_of(program: ir.Program, seed: int) -> list[np.ndarray]:
     """Small integers: sums of products of them are exact in float32."""
     rng = np.random.default_rng(seed)
-    return [rng.integers(-3, 4, b.shape).astype(numpy_dtype(b.dtype)) for b in program.inputs]
+    return [rng.integers(-3, 4, b.shape).astype(ir.numpy_dtype(b.dtype)) for b in program.inputs]
 
 
-def check_like_numpy(name: str, config: dict[str, Any], program: Program, got: np.ndarray,
+def check_like_numpy(name: str, config: dict[str, Any], program: ir.Program, got: np.ndarray,
                      inputs: list[np.ndarray]) -> None:  # fmt: skip
     want = REFERENCES[name](config, *[x.astype(np.float64) for x in inputs])
     if name in EXACT:
@@ -77,22 +76,22 @@ def test_other_dtypes(name: str, dtype: str) -> None:
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=atol)
 
 
-class Kinds(Rewriter):
+class Kinds(ir.Rewriter):
     """The outermost loops parallel, the innermost vectorised."""
 
     def __init__(self) -> None:
         self.depth = 0
 
-    def stmt(self, s: Stmt) -> Any:
+    def stmt(self, s: ir.Stmt) -> Any:
         self.depth += 1
         new = super().stmt(s)
         self.depth -= 1
-        if not isinstance(new, For):
+        if not isinstance(new, ir.For):
             return new
         if self.depth == 0 and new.var.name != "k":
-            return For(new.var, new.extent, new.body, "parallel")
-        innermost = not isinstance(new.body[0], For)
-        return For(new.var, new.extent, new.body, "vectorized" if innermost else "serial")
+            return ir.For(new.var, new.extent, new.body, "parallel")
+        innermost = not isinstance(new.body[0], ir.For)
+        return ir.For(new.var, new.extent, new.body, "vectorized" if innermost else "serial")
 
 
 @pytest.mark.parametrize("name", workloads.names())

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from metaschedule import Schedule, workloads
+from metaschedule import Schedule, ir, workloads
 from metaschedule.codegen.lower import PASSES, lower, steps
 from metaschedule.codegen.lower.compact import compact_buffers
 from metaschedule.codegen.lower.flatten import flatten
@@ -18,7 +18,6 @@ from metaschedule.codegen.lower.loop_versioning import version_loops
 from metaschedule.codegen.lower.predicate_padding import split_padding
 from metaschedule.codegen.lower.simplify import simplify_program
 from metaschedule.codegen.lower.unroll import unroll_annotated
-from metaschedule.ir import Block, Buffer, For, Program, blocks, select, walk
 from tests.codegen.compiled import check, kernel
 
 Case = tuple[str, str, str]
@@ -511,12 +510,12 @@ for i0 in range(3):
 }
 
 
-def body(program: Program) -> str:
+def body(program: ir.Program) -> str:
     """The text of a program, from its first statement or buffer on."""
     return dedent(str(program).partition("):\n")[2]).strip()
 
 
-def check_pass(run: Callable[[Program], Program], case: Case) -> None:
+def check_pass(run: Callable[[ir.Program], ir.Program], case: Case) -> None:
     parameters, before, after = case
     assert body(run(kernel(parameters, before))) == after.strip()
 
@@ -617,7 +616,7 @@ def test_the_lowered_program_says_what_runs(name: str) -> None:
     text = LOOPS.replace("KIND", outer, 1).replace("KIND", inner, 1).replace("BODY", body)
     program = kernel("A[5, 9] -> C[5, 9]", text)
     lowered = dict(steps(program))["serialize_loops"]
-    assert tuple(s.kind for s in walk(lowered) if isinstance(s, For))[2:] == expected
+    assert tuple(s.kind for s in ir.walk(lowered) if isinstance(s, ir.For))[2:] == expected
     check(program)
 
 
@@ -628,15 +627,15 @@ def test_one_iteration_is_no_thread() -> None:
             C[j] = A[j]
     """)  # fmt: skip
     *_, (_, lowered) = steps(program)
-    assert [s.kind for s in walk(lowered) if isinstance(s, For)] == ["serial", "parallel"]
+    assert [s.kind for s in ir.walk(lowered) if isinstance(s, ir.For)] == ["serial", "parallel"]
 
 
 @pytest.mark.parametrize("name", workloads.names())
 def test_no_block_is_left(name: str) -> None:
     program = workloads.create(name)
-    assert blocks(program)
+    assert ir.blocks(program)
     for step, lowered in steps(program):
-        without = not any(isinstance(s, Block) for s in walk(lowered))
+        without = not any(isinstance(s, ir.Block) for s in ir.walk(lowered))
         assert without or step == "unroll_annotated", step
 
 
@@ -644,14 +643,14 @@ def test_no_block_is_left(name: str) -> None:
 
 
 def test_which_terms_may_be_zero() -> None:
-    a, w = Buffer("A", (4,)), Buffer("W", (4,))
+    a, w = ir.Buffer("A", (4,)), ir.Buffer("W", (4,))
     cond = a[0] > 0.0
-    found = split_padding(w[1] * (select(cond, a[1], 0.0) * w[2]))
+    found = split_padding(w[1] * (ir.select(cond, a[1], 0.0) * w[2]))
     assert found is not None
     assert found[0] is cond
     assert str(found[1]) == "W[1] * (A[1] * W[2])"
-    assert split_padding(select(cond, a[1], 1.0) * w[0]) is None
-    assert split_padding(select(cond, a[1], 0.0) + w[0]) is None
+    assert split_padding(ir.select(cond, a[1], 1.0) * w[0]) is None
+    assert split_padding(ir.select(cond, a[1], 0.0) + w[0]) is None
     assert split_padding(a[0] * w[0]) is None
 
 
@@ -673,5 +672,5 @@ def test_unrolled_as_far_as_an_annotation_says(steps_wanted: int, kinds: str) ->
     sch.vectorize(j)
     sch.annotate(block, "unroll", steps_wanted)
     lowered = unroll_annotated(sch.program)
-    loops = [s for s in walk(lowered) if isinstance(s, For) and s.fixed_extent != 1]
+    loops = [s for s in ir.walk(lowered) if isinstance(s, ir.For) and s.fixed_extent != 1]
     assert " ".join(s.kind for s in loops) == f"{kinds} vectorized"

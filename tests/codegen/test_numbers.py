@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import metaschedule as ms
-from metaschedule import te
+from metaschedule import ir, te
 from metaschedule.interpreter import interpret
-from metaschedule.ir import FLOATS, INTEGERS, Program, blocks, integer_limits, numpy_dtype
 from metaschedule.ir.expr import FUNCTIONS
 from tests.codegen.compiled import EPS, build, check, kernel, outputs, run
 from tests.codegen.test_arithmetic import edge_values, pairs
@@ -24,7 +23,7 @@ LARGE += [-(2.0**31), -3e9, 4.3e9, 2.0**62, 2.0**63, -(2.0**63), 1e19, -1e19, 1e
 
 
 def tensor(array: np.ndarray, dtype: str) -> Any:
-    wide = array.astype("float64") if dtype in FLOATS else array
+    wide = array.astype("float64") if dtype in ir.FLOATS else array
     return torch.from_numpy(wide).to(getattr(torch, dtype))
 
 
@@ -33,13 +32,13 @@ def as_float64(array: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("source", FLOATS)
+@pytest.mark.parametrize("source", ir.FLOATS)
 def test_casts_of_floats_to_integers(source: str, loop: str) -> None:
     """NaN and what is out of range give the least integer of 32 or 64 bits, of which narrow types take the
     low bits. (torch takes those of a float64 from 64 bits, NumPy and we from 32.)"""
     with np.errstate(over="ignore"):
-        x = np.concatenate([edge_values(source).astype("float64"), LARGE]).astype(numpy_dtype(source))
-    for dtype in INTEGERS:
+        x = np.concatenate([edge_values(source).astype("float64"), LARGE]).astype(ir.numpy_dtype(source))
+    for dtype in ir.INTEGERS:
         program = kernel(f"A:{source}[{x.size}] -> C:{dtype}[{x.size}]", f"""
         for i in {loop}({x.size}):
             C[i] = T.cast(A[i], "{dtype}")
@@ -61,11 +60,11 @@ COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("dtype", [*ir.FLOATS, *ir.INTEGERS])
 def test_operators_are_those_of_eager(dtype: str, loop: str) -> None:
     a, b = pairs(dtype)
     names = FLOAT_OPERATORS
-    if dtype in INTEGERS:
+    if dtype in ir.INTEGERS:
         names = INTEGER_OPERATORS
         keep = (b != 0) & ~(
             (a == np.iinfo(a.dtype).min) & (b.astype("int64") == -1)
@@ -78,8 +77,8 @@ def test_operators_are_those_of_eager(dtype: str, loop: str) -> None:
     results = check(kernel(f"A:{dtype}[{a.size}], B:{dtype}[{a.size}] -> {outs}", "\n".join(lines)), a, b)
     for name, got in zip(names.values(), results, strict=True):
         want = getattr(torch, name)(tensor(a, dtype), tensor(b, dtype))
-        eager = want.double().numpy() if dtype in FLOATS and want.dtype != torch.bool else want.numpy()
-        ours = as_float64(got) if dtype in FLOATS else got
+        eager = want.double().numpy() if dtype in ir.FLOATS and want.dtype != torch.bool else want.numpy()
+        ours = as_float64(got) if dtype in ir.FLOATS else got
         np.testing.assert_array_equal(ours, eager, f"{name} of {dtype}")
 
 
@@ -100,10 +99,10 @@ def test_signed_zeros_and_subnormals(dtype: str, op: str, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", ir.INTEGERS)
 def test_shifts_by_any_amount(dtype: str, loop: str) -> None:
     """By the width or more, or by a negative number, all bits are shifted out: 0, or the sign."""
-    low, high = integer_limits(dtype)
+    low, high = ir.integer_limits(dtype)
     bits = np.dtype(dtype).itemsize * 8
     amounts = [n for n in (0, 1, bits - 1, bits, bits + 1, 100, high, -1, -bits, low) if low <= n <= high]
     values = edge_values(dtype)
@@ -122,7 +121,7 @@ def test_shifts_by_any_amount(dtype: str, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", [dtype for dtype in INTEGERS if dtype != "uint8"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in ir.INTEGERS if dtype != "uint8"])
 def test_the_least_integer_by_minus_one(dtype: str, loop: str) -> None:
     """x86's instruction would end the process. The quotient wraps round, as in NumPy."""
     least = np.full(40, np.iinfo(dtype).min, dtype)
@@ -150,7 +149,7 @@ def at_the_edges(dtype: str) -> np.ndarray:
     limits = torch.finfo(getattr(torch, dtype))
     values = [TINY[dtype], 3 * TINY[dtype], limits.tiny, limits.max, 11.0, 18.0, 88.0, 89.0, 104.0, 710.0]
     return np.concatenate([edge_values(dtype).astype("float64"), values, np.negative(values)]).astype(
-        numpy_dtype(dtype)
+        ir.numpy_dtype(dtype)
     )
 
 
@@ -169,7 +168,7 @@ def close(got: np.ndarray, want: np.ndarray, dtype: str, ulp: float, least: floa
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ir.FLOATS)
 def test_functions_at_the_edges(dtype: str, loop: str) -> None:
     """As the interpreter has them, signs of zeros and subnormals included. Eager agrees but where it is less
     exact: erf of what is tiny is 0 there, sinh and cosh overflow too early."""
@@ -187,12 +186,12 @@ def test_functions_at_the_edges(dtype: str, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ir.FLOATS)
 def test_powers_at_the_edges(dtype: str, loop: str) -> None:
     """Of negative bases only whole exponents have a power; of NaN only 0, and 1 has always."""
     values = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, 1 / 3, 100.0]
     values += [np.inf, -np.inf, np.nan, TINY[dtype], -TINY[dtype], 65504.0]
-    x, y = (m.reshape(-1).astype(numpy_dtype(dtype)) for m in np.meshgrid(values, values))
+    x, y = (m.reshape(-1).astype(ir.numpy_dtype(dtype)) for m in np.meshgrid(values, values))
     program = kernel(f"A:{dtype}[{x.size}], B:{dtype}[{x.size}] -> C:{dtype}[{x.size}]", f"""
     for i in {loop}({x.size}):
         C[i] = T.pow(A[i], B[i])
@@ -205,7 +204,7 @@ def test_powers_at_the_edges(dtype: str, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", ir.FLOATS)
 def test_signs_of_zeros_that_division_leaves(dtype: str, loop: str) -> None:
     """A rest has the divisor's, a quotient that of the quotient before it is rounded: as NumPy's have."""
     a, b = pairs(dtype)
@@ -264,7 +263,7 @@ def rows(dtype: str) -> np.ndarray:
     products that wrap round."""
     rng = np.random.default_rng(0)
     found = [rng.integers(0 if dtype == "uint8" else -1, 3, TERMS).astype(object) for _ in range(3)]
-    if dtype in FLOATS:
+    if dtype in ir.FLOATS:
         nans = [found[0].copy() for _ in range(4)]
         for row, at in zip(nans, ([0, TERMS - 1], [5], [3, 20], slice(None)), strict=True):
             row[at] = np.nan
@@ -272,13 +271,13 @@ def rows(dtype: str) -> np.ndarray:
         infinite[0][9], infinite[1][30], infinite[2][[2, 30]] = np.inf, -np.inf, [-np.inf, np.inf]
         zeros = np.where(np.arange(TERMS) % 2, 0.0, -0.0)
         found += [*nans, *infinite, zeros, np.full(TERMS, np.inf), np.full(TERMS, -np.inf)]
-        return np.stack([row.astype("float64") for row in found]).astype(numpy_dtype(dtype))
-    low, high = integer_limits(dtype)
+        return np.stack([row.astype("float64") for row in found]).astype(ir.numpy_dtype(dtype))
+    low, high = ir.integer_limits(dtype)
     found += [np.full(TERMS, low), np.full(TERMS, high), rng.choice([low, 0, high], TERMS)]
     return np.stack([row.astype(dtype) for row in [*found, rng.integers(1, 4, TERMS)]])
 
 
-def reductions(dtype: str, count: int) -> Program:
+def reductions(dtype: str, count: int) -> ir.Program:
     x = te.placeholder((count, TERMS), dtype, name="x")
 
     def reduced(name: str) -> te.Tensor:
@@ -315,13 +314,13 @@ SCHEDULES: dict[str, Callable[[ms.Schedule, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("how", SCHEDULES)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("dtype", [*ir.FLOATS, *ir.INTEGERS])
 def test_reductions(dtype: str, how: str) -> None:
     """In any order; only products of narrow floats may round differently for it (these sums are exact)."""
     x = rows(dtype)
     program = reductions(dtype, len(x))
     sch = ms.Schedule(program)
-    for block in blocks(program):
+    for block in ir.blocks(program):
         if any(it.kind == "reduce" for it in block.iters):
             SCHEDULES[how](sch, *sch.get_loops(sch.get_block(block.name)))
     results = run(build(sch.program), x)

@@ -14,20 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from metaschedule.ir import (
-    Block,
-    Expr,
-    For,
-    Program,
-    Stmt,
-    Var,
-    as_expr,
-    as_int,
-    changed,
-    free_vars,
-    minimum,
-    substitute,
-)
+from metaschedule import ir
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 MOST_COPIES = 48  # of a body by nested unrolled loops, and elements of a vectorised one
@@ -37,53 +24,53 @@ MOST_COPIES = 48  # of a body by nested unrolled loops, and elements of a vector
 class Nest:
     """The loops around one block, outermost first."""
 
-    block: Block
-    loops: list[For]
-    reduces: set[Var] = field(default_factory=set)  # loops that bind a reduction iterator
-    predicate: list[Expr] = field(default_factory=list)
-    values: dict[Var, Expr] = field(default_factory=dict)  # what became of the original loops
+    block: ir.Block
+    loops: list[ir.For]
+    reduces: set[ir.Var] = field(default_factory=set)  # loops that bind a reduction iterator
+    predicate: list[ir.Expr] = field(default_factory=list)
+    values: dict[ir.Var, ir.Expr] = field(default_factory=dict)  # what became of the original loops
 
-    def replace(self, old: Var, value: Expr) -> None:
-        self.values = {v: substitute(e, {old: value}) for v, e in self.values.items()}
-        self.predicate = [substitute(e, {old: value}) for e in self.predicate]
-        self.loops = [changed(f, extent=substitute(f.extent, {old: value})) for f in self.loops]
+    def replace(self, old: ir.Var, value: ir.Expr) -> None:
+        self.values = {v: ir.substitute(e, {old: value}) for v, e in self.values.items()}
+        self.predicate = [ir.substitute(e, {old: value}) for e in self.predicate]
+        self.loops = [ir.changed(f, extent=ir.substitute(f.extent, {old: value})) for f in self.loops]
 
-    def statement(self) -> Stmt:
+    def statement(self) -> ir.Stmt:
         block = self.block
-        made: Stmt = changed(
+        made: ir.Stmt = ir.changed(
             block,
-            bindings=tuple(substitute(e, self.values) for e in block.bindings),
-            predicate=(*(substitute(e, self.values) for e in block.predicate), *self.predicate),
+            bindings=tuple(ir.substitute(e, self.values) for e in block.bindings),
+            predicate=(*(ir.substitute(e, self.values) for e in block.predicate), *self.predicate),
         )
         for f in reversed(self.loops):
-            made = For(f.var, f.extent, (made,), f.kind)
+            made = ir.For(f.var, f.extent, (made,), f.kind)
         return made
 
 
-def nest_of(s: Stmt) -> Nest | None:
-    loops: list[For] = []
-    while isinstance(s, For) and len(s.body) == 1:
+def nest_of(s: ir.Stmt) -> Nest | None:
+    loops: list[ir.For] = []
+    while isinstance(s, ir.For) and len(s.body) == 1:
         loops.append(s)
         s = s.body[0]
-    if not isinstance(s, Block) or not s.iters or not loops:
+    if not isinstance(s, ir.Block) or not s.iters or not loops:
         return None
     nest = Nest(s, loops)
     for it, binding in zip(s.iters, s.bindings, strict=True):
         if it.kind == "reduce":
-            nest.reduces |= set(free_vars(binding))
+            nest.reduces |= set(ir.free_vars(binding))
     nest.values = {f.var: f.var for f in loops}
     return nest
 
 
-def random_variant(draw: Draw, program: Program) -> Program:
+def random_variant(draw: Draw, program: ir.Program) -> ir.Program:
     """A program that computes what `program` does, with other loops."""
-    body: list[Stmt] = []
+    body: list[ir.Stmt] = []
     for s in program.body:
         nest = nest_of(s)
         if nest is not None:
             Transform(draw, nest).run()
         body.append(s if nest is None else nest.statement())
-    return changed(program, body=tuple(body))
+    return ir.changed(program, body=tuple(body))
 
 
 class Transform:
@@ -116,25 +103,25 @@ class Transform:
         same = (outer.var in nest.reduces) == (inner.var in nest.reduces)
         if not m or not outer.fixed_extent or not same:
             return
-        both = For(Var(f"{outer.var.name}_{inner.var.name}"), as_expr(outer.fixed_extent * m), ())
+        both = ir.For(ir.Var(f"{outer.var.name}_{inner.var.name}"), ir.as_expr(outer.fixed_extent * m), ())
         if outer.var in nest.reduces:
             nest.reduces.add(both.var)
         nest.loops[at : at + 2] = [both]
         nest.replace(outer.var, both.var // m)
         nest.replace(inner.var, both.var % m)
 
-    def split(self, f: For) -> tuple[For, For]:
+    def split(self, f: ir.For) -> tuple[ir.For, ir.For]:
         """`f` in tiles; the last is cut off by a predicate, or begins early. The new loops."""
         nest, n = self.nest, f.fixed_extent
         assert n
         factor = self.draw(st.integers(1, min(n + 3, 20)))
         tiles = -(-n // factor)
-        outer = For(Var(f.var.name + "0"), as_expr(tiles), ())
-        inner = For(Var(f.var.name + "1"), as_expr(factor), ())
+        outer = ir.For(ir.Var(f.var.name + "0"), ir.as_expr(tiles), ())
+        inner = ir.For(ir.Var(f.var.name + "1"), ir.as_expr(factor), ())
         reduces = f.var in nest.reduces
         whole = not nest.reduces  # every instance stores a final value
         if n >= factor and whole and not reduces and self.pick((0, 0, 1)):
-            value = minimum(outer.var * factor, n - factor) + inner.var
+            value = ir.minimum(outer.var * factor, n - factor) + inner.var
         else:
             value = outer.var * factor + inner.var
             if tiles * factor > n or self.pick((0, 1)):
@@ -156,18 +143,18 @@ class Transform:
 
     def mark(self) -> None:
         nest, copies, lanes = self.nest, 1, 1
-        marked: list[For] = []
+        marked: list[ir.For] = []
         for f in nest.loops:
             kinds = ["serial", "vectorized", "unrolled", "vectorized"]
             if f.var not in nest.reduces:
                 kinds.append("parallel")
             kind = self.pick(kinds)
-            n = as_int(f.extent) or 1
+            n = ir.as_int(f.extent) or 1
             if kind == "unrolled":
                 kind = kind if copies * n <= MOST_COPIES else "serial"
                 copies *= n if kind == "unrolled" else 1
             if kind == "vectorized":
                 kind = kind if lanes * n <= MOST_COPIES else "serial"
                 lanes *= n if kind == "vectorized" else 1
-            marked.append(changed(f, kind=kind))
+            marked.append(ir.changed(f, kind=kind))
         nest.loops = marked

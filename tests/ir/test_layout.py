@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metaschedule as ms
-from metaschedule import te
+from metaschedule import ir, te
 from metaschedule.errors import ScriptError, VerifyError
 from metaschedule.interpreter import InterpreterError
-from metaschedule.ir import Buffer, Layout, may_overlap, normal_strides, reach, strided_array
 
 
-def double(layout: Layout | None = None, of_result: Layout | None = None) -> ms.Program:
+def double(layout: ir.Layout | None = None, of_result: ir.Layout | None = None) -> ms.Program:
     x = te.placeholder((4, 6), name="x", layout=layout)
     return te.program([x], te.compute((4, 6), lambda i, j: x[i, j] * 2.0, name="y", layout=of_result))
 
@@ -30,10 +29,10 @@ def test_reach_and_overlap_are_what_enumeration_finds(dimensions: list[tuple[int
     shape, strides = [n for n, _ in dimensions], [s for _, s in dimensions]
     points = itertools.product(*[range(n) for n in shape])
     found = [sum(i * s for i, s in zip(point, strides)) for point in points]
-    assert reach(shape, strides) == (min(found), max(found) + 1)
-    assert may_overlap(shape, strides) == (len(set(found)) < len(found))
+    assert ir.reach(shape, strides) == (min(found), max(found) + 1)
+    assert ir.may_overlap(shape, strides) == (len(set(found)) < len(found))
     memory = np.arange(max(found) - min(found) + 1)
-    assert strided_array(memory, -min(found), shape, strides).ravel().tolist() == [
+    assert ir.strided_array(memory, -min(found), shape, strides).ravel().tolist() == [
         at - min(found) for at in found
     ]
 
@@ -43,29 +42,31 @@ def test_strides_that_mean_the_same_are_spelled_the_same(dimensions: list[tuple[
     shape = tuple(n for n, _ in dimensions)
     strides = tuple(s for _, s in dimensions)
     other = tuple(s if n > 1 else 99 for n, s in dimensions)
-    assert normal_strides(shape, strides) == normal_strides(shape, other)
-    a, b = Buffer("a", shape, layout=Layout(strides)), Buffer("b", shape, layout=Layout(other))
+    assert ir.normal_strides(shape, strides) == ir.normal_strides(shape, other)
+    a, b = ir.Buffer("a", shape, layout=ir.Layout(strides)), ir.Buffer("b", shape, layout=ir.Layout(other))
     assert a.layout == b.layout
     assert a.strides == b.strides
 
 
 def test_a_dense_layout_is_none() -> None:
-    assert double(Layout((6, 1))).inputs[0].layout is None
-    assert str(double(Layout((6, 1)))) == str(double())
-    assert ms.structural_hash(double(Layout((6, 1)))) == ms.structural_hash(double())
+    assert double(ir.Layout((6, 1))).inputs[0].layout is None
+    assert str(double(ir.Layout((6, 1)))) == str(double())
+    assert ms.structural_hash(double(ir.Layout((6, 1)))) == ms.structural_hash(double())
 
 
 def test_strides_are_part_of_a_program_and_the_address_of_a_parameter_is_not() -> None:
-    padded = double(Layout((8, 1)))
+    padded = double(ir.Layout((8, 1)))
     assert 'x: T.Tensor((4, 6), "float32", strides=(8, 1))' in str(padded)
     assert ms.structural_hash(padded) != ms.structural_hash(double())
-    assert ms.structural_hash(padded) != ms.structural_hash(double(Layout((9, 1))))
-    assert ms.structural_hash(padded) == ms.structural_hash(double(Layout((8, 1), offset=16)))
+    assert ms.structural_hash(padded) != ms.structural_hash(double(ir.Layout((9, 1))))
+    assert ms.structural_hash(padded) == ms.structural_hash(double(ir.Layout((8, 1), offset=16)))
 
 
-@pytest.mark.parametrize("layout", [Layout((8, 1)), Layout((1, 4)), Layout((-12, 2)), Layout((0, 1))])
-def test_programs_print_and_parse(layout: Layout) -> None:
-    program = double(layout, Layout((1, 5)))
+@pytest.mark.parametrize(
+    "layout", [ir.Layout((8, 1)), ir.Layout((1, 4)), ir.Layout((-12, 2)), ir.Layout((0, 1))]
+)
+def test_programs_print_and_parse(layout: ir.Layout) -> None:
+    program = double(layout, ir.Layout((1, 5)))
     again = ms.parse(str(program))
     assert ms.structural_equal(program, again)
     assert str(again) == str(program)
@@ -114,11 +115,11 @@ def wrong(X: T.Tensor((8,), "float32"), Y: T.Output((8,), "float32")):
 
 def test_outputs_whose_elements_share_memory_are_refused() -> None:
     with pytest.raises(VerifyError, match="elements of y, which is no input, share memory"):
-        double(None, Layout((5, 1)))
+        double(None, ir.Layout((5, 1)))
 
 
 def test_a_parameter_has_no_offset() -> None:
-    x, y = Buffer("x", (4,), layout=Layout((1,), 3)), Buffer("y", (4,))
+    x, y = ir.Buffer("x", (4,), layout=ir.Layout((1,), 3)), ir.Buffer("y", (4,))
     i = ms.ir.Var("i")
     body = (ms.ir.For(i, ms.ir.const(4), (ms.ir.Store(y, (i,), x[i]),)),)
     with pytest.raises(VerifyError, match="parameter x has offset 3"):
@@ -126,7 +127,7 @@ def test_a_parameter_has_no_offset() -> None:
 
 
 def test_interpreter_refuses_values_that_cannot_share_memory() -> None:
-    program = double(Layout((0, 1)))
+    program = double(ir.Layout((0, 1)))
     row = np.arange(6, dtype=np.float32)
     given = np.broadcast_to(row, (4, 6))
     np.testing.assert_array_equal(ms.interpret(program, given), given * 2)
@@ -136,4 +137,4 @@ def test_interpreter_refuses_values_that_cannot_share_memory() -> None:
 
 def test_tables_are_dense() -> None:
     with pytest.raises(ValueError, match="embedded values are dense"):
-        Buffer("t", (2,), data=np.zeros(2, np.float32), layout=Layout((2,)))
+        ir.Buffer("t", (2,), data=np.zeros(2, np.float32), layout=ir.Layout((2,)))

@@ -11,34 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaschedule import ir
-from metaschedule.ir import (
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Expr,
-    For,
-    If,
-    Iter,
-    Program,
-    Select,
-    Store,
-    Unary,
-    Var,
-    const,
-    underline,
-)
 from metaschedule.ir.printer import quoted
 
-i, j = Var("i"), Var("j")
-A = Buffer("A", (8,), "float32")
-B = Buffer("B", (8,), "float32")
-x, y, z = (Buffer(name, (), "int64")[()] for name in "xyz")
-p, q, r = (Buffer(name, (), "bool")[()] for name in "pqr")
+i, j = ir.Var("i"), ir.Var("j")
+A = ir.Buffer("A", (8,), "float32")
+B = ir.Buffer("B", (8,), "float32")
+x, y, z = (ir.Buffer(name, (), "int64")[()] for name in "xyz")
+p, q, r = (ir.Buffer(name, (), "bool")[()] for name in "pqr")
 
 
-def op(sign: str, a: Expr, b: Expr) -> Binary:
+def op(sign: str, a: ir.Expr, b: ir.Expr) -> ir.Binary:
     return ir.typed_binary(sign, a, b)
 
 
@@ -51,35 +33,35 @@ def op(sign: str, a: Expr, b: Expr) -> Binary:
         (op("*", op("+", i, j), i), "(i + j) * i"),
         (op("+", op("*", i, j), i), "i * j + i"),
         (op("//", i, op("%", j, i)), "i // (j % i)"),
-        (op("*", i, const(-1)), "i * -1"),
-        (op("-", i, const(-1)), "i - -1"),
+        (op("*", i, ir.const(-1)), "i * -1"),
+        (op("-", i, ir.const(-1)), "i - -1"),
         (op("&", op("|", i, j), op("^", i, j)), "(i | j) & (i ^ j)"),
         (op("<<", op("+", i, j), op(">>", i, j)), "i + j << (i >> j)"),
         (op("<", i, op("+", j, i)), "i < j + i"),
         (op("==", op("<", i, j), op("<", j, i)), "(i < j) == (j < i)"),
         (op("and", op("or", p, q), op("and", q, r)), "(p[()] or q[()]) and (q[()] and r[()])"),
         (op("or", op("and", p, q), r), "p[()] and q[()] or r[()]"),
-        (op("and", Unary("not", p, "bool"), q), "not p[()] and q[()]"),
-        (Unary("not", op("and", p, q), "bool"), "not (p[()] and q[()])"),
-        (op("==", Unary("not", p, "bool"), q), "(not p[()]) == q[()]"),
-        (Unary("not", op("==", p, q), "bool"), "not p[()] == q[()]"),
-        (Unary("not", Unary("not", const(True), "bool"), "bool"), "not not True"),
-        (Unary("-", op("+", i, j), "int64"), "-(i + j)"),
-        (Unary("-", Unary("-", i, "int64"), "int64"), "--i"),
-        (op("*", Unary("-", i, "int64"), j), "-i * j"),
-        (Unary("-", const(1), "int64"), "T.neg(1)"),
-        (Unary("-", const(-1.5), "float32"), "T.neg(-1.5)"),
-        (Unary("-", const(1, "int8"), "int8"), "T.neg(T.int8(1))"),
-        (Unary("~", const(-1), "int64"), "~-1"),
-        (op("min", op("max", i, const(3)), j), "T.min(T.max(i, 3), j)"),
-        (Select(p, i, const(3), "int64"), "T.select(p[()], i, 3)"),
-        (Cast(op("+", i, j), "int8"), 'T.cast(i + j, "int8")'),
-        (Call("pow", (const(2.0), A[0]), "float32"), "T.pow(2.0, A[0])"),
+        (op("and", ir.Unary("not", p, "bool"), q), "not p[()] and q[()]"),
+        (ir.Unary("not", op("and", p, q), "bool"), "not (p[()] and q[()])"),
+        (op("==", ir.Unary("not", p, "bool"), q), "(not p[()]) == q[()]"),
+        (ir.Unary("not", op("==", p, q), "bool"), "not p[()] == q[()]"),
+        (ir.Unary("not", ir.Unary("not", ir.const(True), "bool"), "bool"), "not not True"),
+        (ir.Unary("-", op("+", i, j), "int64"), "-(i + j)"),
+        (ir.Unary("-", ir.Unary("-", i, "int64"), "int64"), "--i"),
+        (op("*", ir.Unary("-", i, "int64"), j), "-i * j"),
+        (ir.Unary("-", ir.const(1), "int64"), "T.neg(1)"),
+        (ir.Unary("-", ir.const(-1.5), "float32"), "T.neg(-1.5)"),
+        (ir.Unary("-", ir.const(1, "int8"), "int8"), "T.neg(T.int8(1))"),
+        (ir.Unary("~", ir.const(-1), "int64"), "~-1"),
+        (op("min", op("max", i, ir.const(3)), j), "T.min(T.max(i, 3), j)"),
+        (ir.Select(p, i, ir.const(3), "int64"), "T.select(p[()], i, 3)"),
+        (ir.Cast(op("+", i, j), "int8"), 'T.cast(i + j, "int8")'),
+        (ir.Call("pow", (ir.const(2.0), A[0]), "float32"), "T.pow(2.0, A[0])"),
         (A[i + 1], "A[i + 1]"),
         (x, "x[()]"),
     ],
 )  # fmt: skip
-def test_precedence(e: Expr, text: str) -> None:
+def test_precedence(e: ir.Expr, text: str) -> None:
     assert str(e) == text
     ast.parse(text)
 
@@ -87,21 +69,21 @@ def test_precedence(e: Expr, text: str) -> None:
 @pytest.mark.parametrize(
     ("e", "text"),
     [
-        (const(3), "3"), (const(3, "int8"), "T.int8(3)"), (const(True), "True"),
-        (const(1.0), "1.0"), (const(1.0, "float64"), "T.float64(1.0)"),
-        (const(0.1), "0.1"), (const(0.1, "float16"), "T.float16(0.1)"),
-        (const(0.1, "float64"), "T.float64(0.1)"), (const(3.0, "bfloat16"), "T.bfloat16(3.0)"),
-        (const(1e30), "1e+30"), (const(-0.0), "-0.0"), (const(2**24), "16777216"),
-        (const(math.inf), 'T.float32("inf")'), (const(-math.inf, "float16"), 'T.float16("-inf")'),
-        (const(math.nan, "float64"), 'T.float64("nan")'),
-        (A[0] + 1, "A[0] + 1.0"), (Buffer("H", (), "float16")[()] * 0.1, "H[()] * 0.1"),
-        (Buffer("N", (), "int8")[()] * 2, "N[()] * 2"),
-        (const(2, "int8") + const(3, "int8"), "T.int8(5)"),
-        (op("+", const(2, "int8"), const(3, "int8")), "T.int8(2) + T.int8(3)"),
-        (A[const(0, "int32")], "A[T.int32(0)]"),
+        (ir.const(3), "3"), (ir.const(3, "int8"), "T.int8(3)"), (ir.const(True), "True"),
+        (ir.const(1.0), "1.0"), (ir.const(1.0, "float64"), "T.float64(1.0)"),
+        (ir.const(0.1), "0.1"), (ir.const(0.1, "float16"), "T.float16(0.1)"),
+        (ir.const(0.1, "float64"), "T.float64(0.1)"), (ir.const(3.0, "bfloat16"), "T.bfloat16(3.0)"),
+        (ir.const(1e30), "1e+30"), (ir.const(-0.0), "-0.0"), (ir.const(2**24), "16777216"),
+        (ir.const(math.inf), 'T.float32("inf")'), (ir.const(-math.inf, "float16"), 'T.float16("-inf")'),
+        (ir.const(math.nan, "float64"), 'T.float64("nan")'),
+        (A[0] + 1, "A[0] + 1.0"), (ir.Buffer("H", (), "float16")[()] * 0.1, "H[()] * 0.1"),
+        (ir.Buffer("N", (), "int8")[()] * 2, "N[()] * 2"),
+        (ir.const(2, "int8") + ir.const(3, "int8"), "T.int8(5)"),
+        (op("+", ir.const(2, "int8"), ir.const(3, "int8")), "T.int8(2) + T.int8(3)"),
+        (A[ir.const(0, "int32")], "A[T.int32(0)]"),
     ],
 )  # fmt: skip
-def test_literals(e: Expr, text: str) -> None:
+def test_literals(e: ir.Expr, text: str) -> None:
     assert str(e) == text
 
 
@@ -113,11 +95,13 @@ def test_strings_read_back(text: str) -> None:
 
 
 def test_names_are_unique_where_scopes_overlap() -> None:
-    a, b, c = (Buffer(name, (4,), "float32") for name in ("i", "T", "3 x"))
-    outer, inner, later = Var("i"), Var("i"), Var("i_1")
-    nest = For(outer, const(4), (For(inner, const(2), (Store(c, (inner,), a[outer]),), "parallel"),))
-    sibling = For(later, const(4), (Store(c, (later,), b[later]),))
-    assert str(Program("for", (a, b), (c,), (nest, sibling))) == (
+    a, b, c = (ir.Buffer(name, (4,), "float32") for name in ("i", "T", "3 x"))
+    outer, inner, later = ir.Var("i"), ir.Var("i"), ir.Var("i_1")
+    nest = ir.For(
+        outer, ir.const(4), (ir.For(inner, ir.const(2), (ir.Store(c, (inner,), a[outer]),), "parallel"),)
+    )
+    sibling = ir.For(later, ir.const(4), (ir.Store(c, (later,), b[later]),))
+    assert str(ir.Program("for", (a, b), (c,), (nest, sibling))) == (
         "@ms.program\n"
         "def for_(\n"
         '    i: T.Tensor((4,), "float32"),\n'
@@ -133,30 +117,30 @@ def test_names_are_unique_where_scopes_overlap() -> None:
 
 
 def test_a_fragment_names_what_is_free() -> None:
-    assert str(Store(B, (i,), A[Var("i")])) == "B[i] = A[i_1]"
+    assert str(ir.Store(B, (i,), A[ir.Var("i")])) == "B[i] = A[i_1]"
 
 
 def test_else_if_chains_stay_flat() -> None:
-    chain = If(i < 3, (), (If(i < 2, (), (If(i < 1, (), (Store(B, (i,), A[i]),)),)),))
+    chain = ir.If(i < 3, (), (ir.If(i < 2, (), (ir.If(i < 1, (), (ir.Store(B, (i,), A[i]),)),)),))
     assert str(chain) == (
         "if i < 3:\n    pass\nelif i < 2:\n    pass\nelif i < 1:\n    pass\nelse:\n    B[i] = A[i]"
     )
 
 
-def nest(*, deep: int) -> tuple[Program, list[For], Store]:
-    store = Store(B, (const(0),), A[0])
+def nest(*, deep: int) -> tuple[ir.Program, list[ir.For], ir.Store]:
+    store = ir.Store(B, (ir.const(0),), A[0])
     body: tuple[ir.Stmt, ...] = (store,)
-    loops: list[For] = []
+    loops: list[ir.For] = []
     for n in range(deep):
-        loops.insert(0, For(Var(f"i{n}"), const(2), body))
+        loops.insert(0, ir.For(ir.Var(f"i{n}"), ir.const(2), body))
         body = (loops[0],)
-    return Program("f", (A,), (B,), body), loops, store
+    return ir.Program("f", (A,), (B,), body), loops, store
 
 
 def test_marked_loops_get_a_line_of_their_own() -> None:
     program, loops, store = nest(deep=3)
     assert "for i2, i1, i0 in T.grid(2, 2, 2):" in str(program)
-    assert underline(program, {loops[1]: "this loop", store: "this store", loops[0]: ""}) == (
+    assert ir.underline(program, {loops[1]: "this loop", store: "this store", loops[0]: ""}) == (
         "@ms.program\n"
         'def f(A: T.Tensor((8,), "float32"), B: T.Output((8,), "float32")):\n'
         "    for i2 in range(2):\n"
@@ -169,19 +153,19 @@ def test_marked_loops_get_a_line_of_their_own() -> None:
 
 
 def test_marked_parameters_iterators_and_predicates() -> None:
-    v = Var("v")
-    it, condition = Iter(v, const(8)), i < 7
-    block = Block(
+    v = ir.Var("v")
+    it, condition = ir.Iter(v, ir.const(8)), i < 7
+    block = ir.Block(
         "b",
         (it,),
         (i,),
         (A.region(v),),
         (B.region(v),),
-        (Store(B, (v,), A[v]),),
+        (ir.Store(B, (v,), A[v]),),
         predicate=(condition,),
     )
-    program = Program("f", (A,), (B,), (For(i, const(8), (block,)),))
-    assert underline(program, {A: "input", it: "iterator", condition: "predicate"}) == (
+    program = ir.Program("f", (A,), (B,), (ir.For(i, ir.const(8), (block,)),))
+    assert ir.underline(program, {A: "input", it: "iterator", condition: "predicate"}) == (
         "@ms.program\n"
         "def f(\n"
         '    A: T.Tensor((8,), "float32"),\n'
@@ -201,9 +185,9 @@ def test_marked_parameters_iterators_and_predicates() -> None:
 
 
 def test_long_programs_are_folded_around_the_marks() -> None:
-    stores = [Store(B, (const(n % 8),), const(float(n))) for n in range(60)]
-    program = Program("f", (), (B,), (For(i, const(2), tuple(stores)),))
-    assert underline(program, {stores[30]: "this"}) == (
+    stores = [ir.Store(B, (ir.const(n % 8),), ir.const(float(n))) for n in range(60)]
+    program = ir.Program("f", (), (B,), (ir.For(i, ir.const(2), tuple(stores)),))
+    assert ir.underline(program, {stores[30]: "this"}) == (
         "@ms.program\n"
         'def f(B: T.Output((8,), "float32")):\n'
         "    for i in range(2):\n"
@@ -218,12 +202,16 @@ def test_long_programs_are_folded_around_the_marks() -> None:
         "        B[1] = 33.0\n"
         "        ..."
     )
-    assert "..." not in underline(program, {stores[30]: "this"}, context=100)
+    assert "..." not in ir.underline(program, {stores[30]: "this"}, context=100)
 
 
 def test_tables_and_annotations() -> None:
-    table = Buffer("W", (2, 2), "float16", "shared", data=np.array([[1, np.nan], [-np.inf, 0.1]], "float16"))
-    program = Program("f", (), (B,), (), (table,), {"a": [1, (2.5, None)], "b": {"c": math.nan, 'd"': True}})
+    table = ir.Buffer(
+        "W", (2, 2), "float16", "shared", data=np.array([[1, np.nan], [-np.inf, 0.1]], "float16")
+    )
+    program = ir.Program(
+        "f", (), (B,), (), (table,), {"a": [1, (2.5, None)], "b": {"c": math.nan, 'd"': True}}
+    )
     assert str(program).splitlines()[2:] == [
         '    T.annotate({"a": (1, (2.5, None)), "b": {"c": T.float64("nan"), "d\\"": True}})',
         '    W = T.table([1.0, "nan", "-inf", 0.1], (2, 2), "float16", scope="shared")',

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 
 from metaschedule import ir
-from metaschedule.ir import Buffer, For, Load, Rewriter, Store, Substitute, Var, const
 from metaschedule.script import parse
 from tests.script.random_programs import programs
 
@@ -36,18 +35,18 @@ def test_expressions_are_those_evaluated() -> None:
 
 
 def test_free_variables_come_once_in_order() -> None:
-    i, j = Var("i"), Var("j")
+    i, j = ir.Var("i"), ir.Var("j")
     assert [v.name for v in ir.free_vars(j * 2 + i * j)] == ["j", "i"]
 
 
 @given(programs())
 def test_a_rewriter_that_changes_nothing_shares_everything(program: ir.Program) -> None:
-    assert Rewriter().program(program) is program
+    assert ir.Rewriter().program(program) is program
 
 
-class Double(Rewriter):
+class Double(ir.Rewriter):
     def expr(self, e: ir.Expr) -> ir.Expr:
-        return const(4.0) if isinstance(e, ir.Const) and e.value == 2.0 else super().expr(e)
+        return ir.const(4.0) if isinstance(e, ir.Const) and e.value == 2.0 else super().expr(e)
 
 
 def test_a_rewriter_shares_unchanged_nodes() -> None:
@@ -63,13 +62,13 @@ def test_a_rewriter_shares_unchanged_nodes() -> None:
     assert "A[vi] * 4.0" in str(new)
 
 
-class Drop(Rewriter):
+class Drop(ir.Rewriter):
     """Removes loops, keeping their bodies, and repeats stores."""
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             return self.body(s.body)
-        return (s, s) if isinstance(s, Store) else super().stmt(s)
+        return (s, s) if isinstance(s, ir.Store) else super().stmt(s)
 
 
 def test_statements_can_be_spliced() -> None:
@@ -78,18 +77,18 @@ def test_statements_can_be_spliced() -> None:
 
 
 def test_substitution() -> None:
-    i, j = Var("i"), Var("j")
-    a, b = Buffer("A", (8,)), Buffer("B", (8,))
+    i, j = ir.Var("i"), ir.Var("j")
+    a, b = ir.Buffer("A", (8,)), ir.Buffer("B", (8,))
     e = a[i + 1]
     assert str(ir.substitute(e, {i: j * 2})) == "A[j * 2 + 1]"
     assert ir.substitute(e, {j: i}) is e
-    moved = Substitute({i: j}, {a: b}).expr(e)
-    assert isinstance(moved, Load)
+    moved = ir.Substitute({i: j}, {a: b}).expr(e)
+    assert isinstance(moved, ir.Load)
     assert moved.buffer is b
     assert str(moved) == "B[j + 1]"
 
 
 def test_changed_keeps_the_node() -> None:
-    loop = For(Var("i"), const(4), ())
+    loop = ir.For(ir.Var("i"), ir.const(4), ())
     assert ir.changed(loop, extent=loop.extent) is loop
     assert ir.changed(loop, kind="parallel").kind == "parallel"

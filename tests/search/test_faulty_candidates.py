@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import metaschedule as ms
-from metaschedule.ir import Block, Store, While, changed, const
+from metaschedule import ir
 from metaschedule.measure import Limits, Measurer, Outcome
 from metaschedule.schedule import BlockRV, ExprRV, Schedule
 from metaschedule.schedule.primitive.base import Primitive, primitive
@@ -29,20 +29,20 @@ class Sabotage(Primitive):
     block: BlockRV
     fault: ExprRV | int
 
-    def check(self, s: State) -> Block:
+    def check(self, s: State) -> ir.Block:
         return s.block(self.block)
 
-    def apply(self, s: State, plan: Block) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Block) -> tuple[Any, ...]:
         fault = FAULTS[s.number(self.fault)]
         (store,) = plan.body
-        assert isinstance(store, Store)
+        assert isinstance(store, ir.Store)
         if fault == "wrong result":
-            s.update(plan.name, body=(changed(store, value=store.value + 1.0),))
+            s.update(plan.name, body=(ir.changed(store, value=store.value + 1.0),))
         elif fault == "crash":
             *outer, last = store.indices
-            s.update(plan.name, body=(changed(store, indices=(*outer, last + (1 << 40))),))
+            s.update(plan.name, body=(ir.changed(store, indices=(*outer, last + (1 << 40))),))
         elif fault == "timeout":
-            s.update(plan.name, body=(While(const(True), (store,)),))
+            s.update(plan.name, body=(ir.While(ir.const(True), (store,)),))
         return ()
 
 

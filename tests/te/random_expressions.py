@@ -26,16 +26,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from metaschedule import te
-from metaschedule.ir import (
-    DTYPES,
-    Expr,
-    Program,
-    integer_limits,
-    is_float,
-    is_integer,
-    numpy_dtype,
-)
+from metaschedule import ir, te
 from tests.te import random_nodes as nodes
 from tests.te.random_nodes import Env, Mesh, Node
 from tests.te.random_reads import Known, Reader
@@ -47,7 +38,7 @@ MOST = 1500  # points of a stage, so that interpreting one takes milliseconds
 class RandomExpression:
     """A program, its inputs, and per output what NumPy gives and how far off a result may be."""
 
-    program: Program
+    program: ir.Program
     inputs: list[np.ndarray]
     reference: Callable[..., list[np.ndarray]]
     expected: list[np.ndarray]
@@ -115,11 +106,11 @@ class Builder(Reader):
 
     def add_input(self, n: int) -> None:
         shape = self.extents(self.number(0, 3), 200)
-        dtype = self.pick(("float32", *DTYPES))
+        dtype = self.pick(("float32", *ir.DTYPES))
         least = 0 if dtype in ("uint8", "bool") else -4
         greatest = 1 if dtype == "bool" else 4
         rng = np.random.default_rng(self.number(0, 2**16))
-        array = rng.integers(least, greatest + 1, shape).astype(numpy_dtype(dtype))
+        array = rng.integers(least, greatest + 1, shape).astype(ir.numpy_dtype(dtype))
         if n and array.size and array.ndim and self.number(0, 4) == 4:
             tensor = te.table(array, name=f"t{n}")
             self.tables[len(self.known)] = array
@@ -164,7 +155,7 @@ class Builder(Reader):
     def finish(self, name: str, dims: tuple[int, ...], values: list[Node]) -> None:
         """Adds the stage that computes `values`."""
 
-        def body(*i: Expr) -> Any:
+        def body(*i: ir.Expr) -> Any:
             made = [v.te(i) for v in values]
             return tuple(made) if len(made) > 1 else made[0]
 
@@ -179,7 +170,7 @@ class Builder(Reader):
         def step(env: Env) -> None:
             for n, v in enumerate(values):
                 array = np.asarray(v.ref(env, open_mesh(dims)))
-                assert array.dtype == numpy_dtype(v.dtype), (array.dtype, v.dtype)
+                assert array.dtype == ir.numpy_dtype(v.dtype), (array.dtype, v.dtype)
                 env[first + n] = np.broadcast_to(array, dims).copy()
 
         self.steps.append(step)
@@ -199,7 +190,7 @@ class Builder(Reader):
         if value.dtype == "bool":
             value = nodes.convert(value, "int32") or value
         kind, count = value.dtype, math.prod(axes)
-        if is_float(kind):
+        if ir.is_float(kind):
             grown = value.size * count if op == "sum" else max(1.0, value.size) ** count
             limit = nodes.EXACT[kind] if op == "prod" or value.is_exact else nodes.LARGEST[kind]
             lost = not grown <= limit or (op == "prod" and not value.is_exact)
@@ -214,12 +205,12 @@ class Builder(Reader):
             high = max(1.0, value.size) ** count
             low = -high
         elif not count:
-            low, high = (-math.inf, math.inf) if is_float(kind) else integer_limits(kind)
+            low, high = (-math.inf, math.inf) if ir.is_float(kind) else ir.integer_limits(kind)
         numpy_op = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[op]
         make = {"sum": te.sum, "prod": te.prod, "min": te.min, "max": te.max}[op]
         own = [] if shared is None else shared
 
-        def build(i: Sequence[Expr]) -> Expr:
+        def build(i: Sequence[ir.Expr]) -> ir.Expr:
             if not own:
                 own.extend(te.reduce_axis(n) for n in axes)
             return make(value.te([*i, *own]), axis=list(own))
@@ -236,12 +227,12 @@ class Builder(Reader):
         """A sum over an axis whose bounds depend on an index: low to min(index + 1, extent)."""
         axes = axes[:1]
         value = self.tree(spatial + axes, 2)
-        if value.dtype == "bool" or (is_float(value.dtype) and not value.is_exact):
+        if value.dtype == "bool" or (ir.is_float(value.dtype) and not value.is_exact):
             value = nodes.constant(2, "float32")
         axis, low = self.number(0, len(spatial) - 1), min(self.number(0, 1), axes[0])
         total = self.reduced("sum", value, spatial, axes)
 
-        def build(i: Sequence[Expr]) -> Expr:
+        def build(i: Sequence[ir.Expr]) -> ir.Expr:
             k = te.reduce_axis((low, te.maximum(low, te.minimum(i[axis] + 1, axes[0]))))
             return te.sum(value.te([*i, k]), axis=k)
 
@@ -260,7 +251,7 @@ class Builder(Reader):
         op = self.pick(("argmax", "argmin"))
         make, numpy_op = (te.argmax, np.argmax) if op == "argmax" else (te.argmin, np.argmin)
 
-        def build(i: Sequence[Expr]) -> Expr:
+        def build(i: Sequence[ir.Expr]) -> ir.Expr:
             own = [te.reduce_axis(n) for n in axes]
             return make(value.te([*i, *own]), axis=own)
 
@@ -275,14 +266,14 @@ class Builder(Reader):
         """A user's combiner: exclusive or of integers; the two largest of anything else."""
         own: list[Any] = []
 
-        def along(i: Sequence[Expr]) -> Expr:
+        def along(i: Sequence[ir.Expr]) -> ir.Expr:
             if not own:
                 own.extend(te.reduce_axis(n) for n in axes)
             return value.te([*i, *own])
 
-        if is_integer(value.dtype) and self.draw(st.booleans()):
+        if ir.is_integer(value.dtype) and self.draw(st.booleans()):
             xor = te.reducer(lambda a, b: a ^ b, lambda dtype: 0, name="xor")
-            low, high = integer_limits(value.dtype)
+            low, high = ir.integer_limits(value.dtype)
             return [
                 Node(
                     value.dtype, low, high, 0,
@@ -303,7 +294,7 @@ class Builder(Reader):
         )
         cache: list[Any] = []
 
-        def build(i: Sequence[Expr], n: int) -> Expr:
+        def build(i: Sequence[ir.Expr], n: int) -> ir.Expr:
             if not cache:
                 element = along(i)
                 first = te.constant(lowest, value.dtype)
@@ -312,12 +303,12 @@ class Builder(Reader):
 
         def ref(env: Env, mesh: Mesh, n: int) -> np.ndarray:
             flat = every(value, env, spatial, axes)
-            wide = np.float64 if is_float(value.dtype) else np.int64
+            wide = np.float64 if ir.is_float(value.dtype) else np.int64
             filler = np.full((*flat.shape[:-1], 2), lowest, wide)
             ordered = np.sort(np.concatenate([flat.astype(wide), filler], axis=-1), axis=-1)
             return ordered[..., -1 - n].astype(flat.dtype)
 
-        finite = is_integer(value.dtype)
+        finite = ir.is_integer(value.dtype)
         low = lowest if finite or not math.prod(axes) else value.low
         largest = Node(value.dtype, low, value.high, value.err, lambda i: build(i, 0),
                        lambda env, mesh: ref(env, mesh, 0))  # fmt: skip
@@ -346,9 +337,9 @@ def every(node: Node, env: Env, spatial: tuple[int, ...], axes: tuple[int, ...])
 def identity(op: str, dtype: str) -> Any:
     if op in ("sum", "prod"):
         return int(op == "prod")
-    if is_float(dtype):
+    if ir.is_float(dtype):
         return math.inf if op == "min" else -math.inf
-    return integer_limits(dtype)[1 if op == "min" else 0]
+    return ir.integer_limits(dtype)[1 if op == "min" else 0]
 
 
 def fold(f: Any, array: np.ndarray, first: Any) -> np.ndarray:

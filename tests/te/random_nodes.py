@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from metaschedule import te
-from metaschedule.ir import Expr, integer_limits, is_float, is_integer, numpy_dtype
+from metaschedule import ir, te
 from metaschedule.ir.dtypes import promote
 
 Env = dict[int, np.ndarray]
@@ -35,7 +34,7 @@ class Node:
     low: float
     high: float
     err: float
-    te: Callable[[Sequence[Expr]], Expr]
+    te: Callable[[Sequence[ir.Expr]], ir.Expr]
     ref: Callable[[Env, Mesh], np.ndarray]
 
     @property
@@ -49,8 +48,8 @@ class Node:
 
 def typed(dtype: str, low: float, high: float, err: float, make: Any, ref: Any) -> Node:
     """A node with its range and error put right for its dtype."""
-    if not is_float(dtype):
-        smallest, largest = integer_limits(dtype)
+    if not ir.is_float(dtype):
+        smallest, largest = ir.integer_limits(dtype)
         if low < smallest or high > largest:
             low, high = smallest, largest  # wrapped round
         return Node(dtype, low, high, 0, make, ref)
@@ -61,7 +60,7 @@ def typed(dtype: str, low: float, high: float, err: float, make: Any, ref: Any) 
 
 
 def constant(value: int, dtype: str) -> Node:
-    array = np.array(value).astype(numpy_dtype(dtype))
+    array = np.array(value).astype(ir.numpy_dtype(dtype))
     make = lambda i: te.constant(array[()])  # noqa: E731
     if dtype == "bool":
         make = lambda i: te.constant(bool(value))  # noqa: E731
@@ -78,17 +77,17 @@ def convert(a: Node, dtype: str) -> Node | None:
     """`a` as another dtype; None where the result is not determined."""
     if a.dtype == dtype:
         return a
-    if is_float(a.dtype) and not is_float(dtype):
-        low, high = integer_limits(dtype)
+    if ir.is_float(a.dtype) and not ir.is_float(dtype):
+        low, high = ir.integer_limits(dtype)
         if not a.is_exact or (dtype != "bool" and not (low <= a.low and a.high <= high)):
             return None
-    if is_float(dtype) and a.size > LARGEST[dtype]:
+    if ir.is_float(dtype) and a.size > LARGEST[dtype]:
         return None
     low, high = (0, 1) if dtype == "bool" else (a.low, a.high)
     return typed(
         dtype, low, high, a.err,
         lambda i: te.cast(a.te(i), dtype),
-        lambda env, mesh: a.ref(env, mesh).astype(numpy_dtype(dtype)),
+        lambda env, mesh: a.ref(env, mesh).astype(ir.numpy_dtype(dtype)),
     )  # fmt: skip
 
 
@@ -105,7 +104,7 @@ def computed(f: Callable[..., Any], dtype: str) -> Callable[..., np.ndarray]:
     """`f` on arrays of `dtype`; on bfloat16, for which NumPy lacks some, by way of float32."""
     if dtype != "bfloat16":
         return f
-    bf16 = numpy_dtype(dtype)
+    bf16 = ir.numpy_dtype(dtype)
 
     def through(*args: np.ndarray) -> np.ndarray:
         result = np.asarray(f(*[x.astype(np.float32) for x in args]))
@@ -150,7 +149,7 @@ def combine(op: str, a: Node, b: Node) -> Node | None:
         corners = [make(p, q) for p in (x.low, x.high) for q in (y.low, y.high)]
         low, high = min(corners), max(corners)
         err = x.err + y.err if op != "*" else x.err * y.size + y.err * x.size + x.err * y.err
-    if is_float(kind) and max(abs(low), abs(high)) > LARGEST[kind]:
+    if ir.is_float(kind) and max(abs(low), abs(high)) > LARGEST[kind]:
         return None
     f = computed(numpy_op, kind)
     return typed(
@@ -177,13 +176,13 @@ def compare(op: str, a: Node, b: Node) -> Node | None:
 def bitwise(op: str, a: Node, b: Node) -> Node | None:
     """Bits of two integers, or logic of two conditions."""
     kind = common(a, b, arithmetic=False)
-    if is_float(kind):
+    if ir.is_float(kind):
         return None
     x, y = convert(a, kind), convert(b, kind)
     if x is None or y is None:
         return None
     make, numpy_op = LOGIC[op]
-    low, high = integer_limits(kind)
+    low, high = ir.integer_limits(kind)
     return typed(
         kind, low, high, 0,
         lambda i: make(x.te(i), y.te(i)),
@@ -205,10 +204,10 @@ def choose(cond: Node, a: Node, b: Node) -> Node | None:
 
 def divide(op: str, a: Node, by: int) -> Node | None:
     """Rounding down, by a positive constant."""
-    if not is_integer(a.dtype):
+    if not ir.is_integer(a.dtype):
         return None
     f = np.floor_divide if op == "//" else np.remainder
-    number = np.array(by).astype(numpy_dtype(a.dtype))
+    number = np.array(by).astype(ir.numpy_dtype(a.dtype))
     low, high = (a.low // by, a.high // by) if op == "//" else (0, by - 1)
     return typed(
         a.dtype, low, high, 0,
@@ -225,7 +224,7 @@ def negate(a: Node) -> Node | None:
 
 def halve(name: str, a: Node) -> Node | None:
     """floor, ceil, round or trunc of half of an exact float."""
-    if not is_float(a.dtype) or not a.is_exact or a.size * 2 > EXACT[a.dtype]:
+    if not ir.is_float(a.dtype) or not a.is_exact or a.size * 2 > EXACT[a.dtype]:
         return None
     rounding = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc}[name]
     f = computed(lambda x: rounding(x * x.dtype.type(0.5)), a.dtype)
@@ -237,7 +236,7 @@ def halve(name: str, a: Node) -> Node | None:
 
 
 # Functions whose slope is at most 1.2 and whose value is at most max(2, |x|), as (te, NumPy).
-SMOOTH: dict[str, tuple[Callable[[Expr], Expr], Callable[[np.ndarray], np.ndarray]]] = {
+SMOOTH: dict[str, tuple[Callable[[ir.Expr], ir.Expr], Callable[[np.ndarray], np.ndarray]]] = {
     "abs": (te.abs, np.abs),
     "tanh": (te.tanh, np.tanh),
     "sin": (te.sin, np.sin),
@@ -252,16 +251,16 @@ SMOOTH: dict[str, tuple[Callable[[Expr], Expr], Callable[[np.ndarray], np.ndarra
 
 def smooth(name: str, a: Node) -> Node | None:
     """A mathematical function: floats only, and exact no longer (but for abs)."""
-    if name == "abs" and is_integer(a.dtype):
+    if name == "abs" and ir.is_integer(a.dtype):
         return typed(
             a.dtype, 0, a.size, 0,
             lambda i: te.abs(a.te(i)),
             lambda env, mesh: np.abs(a.ref(env, mesh)),
         )  # fmt: skip
-    if not is_float(a.dtype) or a.size > 512:
+    if not ir.is_float(a.dtype) or a.size > 512:
         return None
     make, f = SMOOTH[name]
-    own = numpy_dtype(a.dtype)
+    own = ir.numpy_dtype(a.dtype)
     size = max(2.0, a.size)
     err = a.err if name == "abs" else 1.2 * a.err + 8 * EPS[a.dtype] * size
     return typed(

@@ -7,17 +7,8 @@ import inspect
 import numpy as np
 import pytest
 
-from metaschedule import te
+from metaschedule import ir, te
 from metaschedule.interpreter import interpret
-from metaschedule.ir import (
-    FUNCTIONS,
-    For,
-    Load,
-    TupleStore,
-    blocks,
-    structural_equal,
-    walk,
-)
 from metaschedule.script import parse
 from tests.te.helpers import ROWS, X, run, signature
 
@@ -53,7 +44,7 @@ def test_a_matmul_is_one_block() -> None:
 def test_tensor_attributes() -> None:
     w = te.placeholder((2, 3), "int8", name="W", constant=True)
     assert (w.shape, w.dtype, w.name, w.ndim, w.constant) == ((2, 3), "int8", "W", 2, True)
-    assert isinstance(w[0, 1], Load)
+    assert isinstance(w[0, 1], ir.Load)
     doubled = te.compute(w.shape, lambda i, j: w[i, j] * 2, name="doubled")
     assert (doubled.shape, doubled.dtype) == ((2, 3), "int8")
     assert te.program([w], [doubled]).inputs[0].constant
@@ -64,8 +55,8 @@ def test_names_of_loops_blocks_and_buffers() -> None:
     b = te.compute((5,), lambda *i: a[i] + 1.0, name="same")
     c = te.compute((5,), lambda n: b[n] + 1.0, name="same", axes=["given"])
     program = te.program([X], [c])
-    assert [s.var.name for s in walk(program) if isinstance(s, For)] == ["row", "i0", "given"]
-    assert [b.name for b in blocks(program)] == ["same", "same_1", "same_2"]
+    assert [s.var.name for s in ir.walk(program) if isinstance(s, ir.For)] == ["row", "i0", "given"]
+    assert [b.name for b in ir.blocks(program)] == ["same", "same_1", "same_2"]
     assert len({b.name for b in (*program.params, *program.allocs)}) == 4
 
 
@@ -74,7 +65,7 @@ def test_unused_stages_do_not_appear_and_order_is_by_need() -> None:
     te.compute((5,), lambda i: late[i], name="unused")
     early = te.compute((5,), lambda i: X[i, 1], name="early")
     out = te.compute((5,), lambda i: early[i] + late[i], name="out")
-    assert [b.name for b in blocks(te.program([X], [out]))] == ["early", "late", "out"]
+    assert [b.name for b in ir.blocks(te.program([X], [out]))] == ["early", "late", "out"]
 
 
 def test_one_tensor_in_two_programs() -> None:
@@ -97,12 +88,12 @@ def test_long_chains_of_stages() -> None:
     last = t
     for _ in range(1500):
         last = te.compute((1,), lambda i, t=last: t[i] + 1.0)
-    assert len(blocks(te.program([t], [last]))) == 1500
+    assert len(ir.blocks(te.program([t], [last]))) == 1500
 
 
 def test_regions_are_exact_and_each_given_once() -> None:
     y = te.compute((3,), lambda i: X[i, 2] * X[i, 2] + X[i + 1, 2 * i], name="y")
-    (block,) = blocks(te.program([X], [y]))
+    (block,) = ir.blocks(te.program([X], [y]))
     assert signature(block) == ["T.reads(X[v_i, 2], X[v_i + 1, 2 * v_i])", "T.writes(y[v_i])"]
 
 
@@ -110,7 +101,7 @@ def test_an_indirect_read_is_of_the_whole_dimension() -> None:
     at = te.placeholder((4,), "int32", name="at")
     y = te.compute((4, 7), lambda i, j: X[at[i], j], name="y")
     program = te.program([X, at], [y])
-    (block,) = blocks(program)
+    (block,) = ir.blocks(program)
     assert signature(block)[0] == "T.reads(X[0 : T.size(5), v_j], at[v_i])"
     where = np.array([3, 0, 4, 3], np.int32)
     np.testing.assert_array_equal(run(program, ROWS, where), ROWS[where])
@@ -131,7 +122,7 @@ def test_a_tuple_is_computed_by_one_block() -> None:
         (5, 7), lambda i, j: (te.minimum(X[i, j], 0.0), te.cast(X[i, j], "int32")), name="parts"
     )
     program = te.program([X], [high, low])
-    (block,) = blocks(program)
+    (block,) = ir.blocks(program)
     assert len(block.body) == 2
     whole, negative = interpret(program, ROWS)
     np.testing.assert_array_equal(negative, np.minimum(ROWS, 0))
@@ -142,8 +133,8 @@ def test_reductions_over_the_same_axes_share_a_block() -> None:
     k = te.reduce_axis(7)
     total, most = te.compute((5,), lambda i: (te.sum(X[i, k], axis=k), te.max(X[i, k], axis=k)), name="both")
     program = te.program([X], [total, most])
-    (block,) = blocks(program)
-    assert isinstance(block.body[0], TupleStore)
+    (block,) = ir.blocks(program)
+    assert isinstance(block.body[0], ir.TupleStore)
     first, second = interpret(program, ROWS)
     np.testing.assert_array_equal(first, ROWS.sum(1))
     np.testing.assert_array_equal(second, ROWS.max(1))
@@ -170,7 +161,7 @@ def test_empty_and_unit_extents() -> None:
     x = te.placeholder((0, 3, 1), name="x")
     y = te.compute((0, 3, 1), lambda i, j, k: x[i, j, k] + 1.0)
     program = te.program([x], [y])
-    assert [s.fixed_extent for s in walk(program) if isinstance(s, For)] == [0, 3, 1]
+    assert [s.fixed_extent for s in ir.walk(program) if isinstance(s, ir.For)] == [0, 3, 1]
     assert run(program, np.zeros((0, 3, 1), np.float32)).shape == (0, 3, 1)
 
 
@@ -183,7 +174,7 @@ def test_tables_and_constants() -> None:
     assert te.table([1.0, 2.0]).dtype == "float32"
     assert te.table(np.array([1.0, 2.0])).dtype == "float64"
     assert te.constant([[1, 2]]).shape == (1, 2)
-    assert structural_equal(parse(str(program)), program)
+    assert ir.structural_equal(parse(str(program)), program)
 
 
 def test_a_table_is_a_copy() -> None:
@@ -194,11 +185,11 @@ def test_a_table_is_a_copy() -> None:
     assert run(program).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", ir.FUNCTIONS)
 def test_every_function_has_a_name(name: str) -> None:
     x = te.placeholder((3,), "float64", name="x")
     f = getattr(te, name)
-    y = te.compute((3,), lambda i: f(*[x[i]] * FUNCTIONS[name]))
+    y = te.compute((3,), lambda i: f(*[x[i]] * ir.FUNCTIONS[name]))
     program = te.program([x], [y])
     assert f"T.{name}(" in str(program)
     assert run(program, np.array([0.25, 0.5, 0.75])).shape == (3,)

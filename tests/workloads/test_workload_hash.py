@@ -10,22 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from metaschedule import workloads
-from metaschedule.ir import (
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Program,
-    Rewriter,
-    Stmt,
-    Var,
-    changed,
-    structural_equal,
-    structural_hash,
-)
+from metaschedule import ir, workloads
 
 ROOT = Path(__file__).parents[2]
 PRINT_ALL = """
@@ -47,65 +32,65 @@ def test_same_in_every_process() -> None:
     first, second = hashes_in_fresh_process("1"), hashes_in_fresh_process("4242")
     assert first == second
     here = [
-        f"{name} {n} {structural_hash(workloads.create(name, n))}"
+        f"{name} {n} {ir.structural_hash(workloads.create(name, n))}"
         for name in workloads.names()
         for n in range(len(workloads.configurations(name)))
     ]
     assert first.splitlines() == here
 
 
-class Rename(Rewriter):
+class Rename(ir.Rewriter):
     """Other names for every variable, buffer, block and for the program."""
 
     def __init__(self) -> None:
-        self.vars: dict[Var, Var] = {}
-        self.buffers: dict[Buffer, Buffer] = {}
+        self.vars: dict[ir.Var, ir.Var] = {}
+        self.buffers: dict[ir.Buffer, ir.Buffer] = {}
 
-    def var(self, v: Var) -> Var:
-        return self.vars.setdefault(v, Var(f"q{len(self.vars)}", v.dtype))
+    def var(self, v: ir.Var) -> ir.Var:
+        return self.vars.setdefault(v, ir.Var(f"q{len(self.vars)}", v.dtype))
 
-    def expr(self, e: Expr) -> Expr:
-        return self.var(e) if isinstance(e, Var) else super().expr(e)
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        return self.var(e) if isinstance(e, ir.Var) else super().expr(e)
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: ir.Buffer) -> ir.Buffer:
         if b not in self.buffers:
             name = f"z{len(self.buffers)}"
-            self.buffers[b] = Buffer(name, b.shape, b.dtype, b.scope, b.constant, b.data)
+            self.buffers[b] = ir.Buffer(name, b.shape, b.dtype, b.scope, b.constant, b.data)
         return self.buffers[b]
 
-    def iter(self, it: Iter) -> Iter:
-        return Iter(self.var(it.var), self.expr(it.extent), it.kind)
+    def iter(self, it: ir.Iter) -> ir.Iter:
+        return ir.Iter(self.var(it.var), self.expr(it.extent), it.kind)
 
-    def stmt(self, s: Stmt) -> Stmt | tuple[Stmt, ...]:
-        if isinstance(s, For):
-            s = changed(s, var=self.var(s.var))
-        elif isinstance(s, Block):
-            s = changed(s, name=f"renamed_{s.name}")
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...]:
+        if isinstance(s, ir.For):
+            s = ir.changed(s, var=self.var(s.var))
+        elif isinstance(s, ir.Block):
+            s = ir.changed(s, name=f"renamed_{s.name}")
         return super().stmt(s)
 
 
-class ChangeConstant(Rewriter):
+class ChangeConstant(ir.Rewriter):
     """The `target`-th constant in the bodies, one larger (an infinite one: 0)."""
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.count = 0
 
-    def expr(self, e: Expr) -> Expr:
-        if isinstance(e, Const) and e.dtype != "bool":
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if isinstance(e, ir.Const) and e.dtype != "bool":
             self.count += 1
             if self.count - 1 == self.target:
-                return Const(e.value + 1 if math.isfinite(e.value) else 0.0, e.dtype)
+                return ir.Const(e.value + 1 if math.isfinite(e.value) else 0.0, e.dtype)
         return super().expr(e)
 
 
 @pytest.mark.parametrize("name", workloads.names())
 def test_names_do_not_count(name: str) -> None:
     program = workloads.create(name)
-    renamed = changed(Rename().program(program), name="another")
+    renamed = ir.changed(Rename().program(program), name="another")
     assert str(renamed) != str(program)
-    assert structural_equal(program, renamed)
-    assert structural_hash(program) == structural_hash(renamed)
+    assert ir.structural_equal(program, renamed)
+    assert ir.structural_hash(program) == ir.structural_hash(renamed)
 
 
 @pytest.mark.parametrize("name", workloads.names())
@@ -114,7 +99,7 @@ def test_every_constant_counts(name: str) -> None:
     counter = ChangeConstant(-1)
     counter.program(program)
     assert counter.count > 0
-    variants: list[Program] = [ChangeConstant(n).program(program) for n in range(0, counter.count, 7)]
-    found = {structural_hash(p) for p in variants}
-    assert structural_hash(program) not in found
+    variants: list[ir.Program] = [ChangeConstant(n).program(program) for n in range(0, counter.count, 7)]
+    found = {ir.structural_hash(p) for p in variants}
+    assert ir.structural_hash(program) not in found
     assert len(found) == len(variants)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metaschedule import workloads
+from metaschedule import ir, workloads
 from metaschedule.interpreter import interpret
-from metaschedule.ir import Program, blocks, numpy_dtype, structural_equal, structural_hash
 from metaschedule.script import parse
 from tests.workloads.references import EXACT, REFERENCES, stand_in
 
@@ -32,10 +31,10 @@ FIRST = {
 }
 
 
-def random_inputs(program: Program, seed: int = 0) -> list[np.ndarray]:
+def random_inputs(program: ir.Program, seed: int = 0) -> list[np.ndarray]:
     """Small integers."""
     rng = np.random.default_rng(seed)
-    return [rng.integers(-3, 4, b.shape).astype(numpy_dtype(b.dtype)) for b in program.inputs]
+    return [rng.integers(-3, 4, b.shape).astype(ir.numpy_dtype(b.dtype)) for b in program.inputs]
 
 
 def test_names() -> None:
@@ -64,13 +63,13 @@ def test_configurations_are_many_and_different(name: str) -> None:
     count = len(workloads.configurations(name))
     assert count >= 4
     programs = [workloads.create(name, n) for n in range(count)]
-    assert len({structural_hash(p) for p in programs}) == count
+    assert len({ir.structural_hash(p) for p in programs}) == count
 
 
 @pytest.mark.parametrize(("name", "n"), ALL)
 def test_printed_and_parsed(name: str, n: int) -> None:
     program = workloads.create(name, n)
-    assert structural_equal(parse(str(program)), program)
+    assert ir.structural_equal(parse(str(program)), program)
 
 
 @pytest.mark.parametrize(("name", "n"), ALL)
@@ -96,7 +95,7 @@ def test_other_dtypes(name: str, dtype: str) -> None:
     assert {b.dtype for b in program.params} == {dtype}
     got = interpret(program, *random_inputs(program))
     assert isinstance(got, np.ndarray)
-    assert got.dtype == numpy_dtype(dtype)
+    assert got.dtype == ir.numpy_dtype(dtype)
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 5), (2, 1, 2, 3)])
@@ -118,7 +117,7 @@ def test_transposed_convolution_cut_by_its_padding() -> None:
 
 def test_stages() -> None:
     def stages(name: str, **overrides: int) -> list[str]:
-        return [b.name for b in blocks(workloads.create(name, **overrides))]
+        return [b.name for b in ir.blocks(workloads.create(name, **overrides))]
 
     assert stages("C2D") == ["pad", "conv"]
     assert stages("C2D", p=0) == ["conv"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir import Binary, Expr, Load, Store, cast
+from ... import ir
 from ...runtime import Failure
 from ..lower.unproved import Unproved
 from .affine import Affine
@@ -26,10 +26,10 @@ class Checks(Emitter):
         """The status that reports a failed check."""
         raise NotImplementedError
 
-    def check_access(self, access: Load | Store) -> None:
+    def check_access(self, access: ir.Load | ir.Store) -> None:
         """Stop if the index of an active lane is outside of the buffer."""
         for axis in self.unproved.axes(access):
-            at, extent = self.affine(cast(access.indices[axis], "int64")), access.buffer.shape[axis]
+            at, extent = self.affine(ir.cast(access.indices[axis], "int64")), access.buffer.shape[axis]
             key = ("checked", at.key, extent, 1 if at.is_uniform else self.lanes)
             if any(key in known for known in self.known):
                 continue
@@ -72,7 +72,7 @@ class Checks(Emitter):
 
         self.stop_if(outside, failure, offending)
 
-    def check_divisor(self, e: Binary, divisor: Value) -> None:
+    def check_divisor(self, e: ir.Binary, divisor: Value) -> None:
         """Stop if an active lane divides by zero."""
         if divisor.integer or not self.unproved.divides(e):
             return
@@ -95,14 +95,14 @@ class Checks(Emitter):
         self.f.begin(go)
 
 
-def out_of_range(access: Load | Store, axis: int) -> str:
+def out_of_range(access: ir.Load | ir.Store, axis: int) -> str:
     buffer = access.buffer
-    verb = "reading" if isinstance(access, Load) else "writing"
+    verb = "reading" if isinstance(access, ir.Load) else "writing"
     place = f"{buffer.name}[{', '.join(map(shortened, access.indices))}]"
     extent = buffer.shape[axis]
     return f"out of range for axis {axis} of {buffer.name}, which has extent {extent}: {verb} {place}"
 
 
-def shortened(e: Expr) -> str:
+def shortened(e: ir.Expr) -> str:
     text = str(e)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -9,19 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from ...ir import (
-    INSTRUCTIONS,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Select,
-    Unary,
-    Var,
-    subexpressions,
-)
+from ... import ir
 from ..lower.scope import has_load, is_harmless
 from .affine import Affine, wrapped
 from .emitter import FALSE, TRUE
@@ -37,13 +25,13 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 class ExpressionEmitter(Instructions):
     """Evaluates any expression."""
 
-    def affine(self, e: Expr) -> Affine:
+    def affine(self, e: ir.Expr) -> Affine:
         """An int64 expression as an affine form."""
-        if isinstance(e, Const):
+        if isinstance(e, ir.Const):
             return Affine(int(e.value))
-        if isinstance(e, Var):
+        if isinstance(e, ir.Var):
             return self.env[e]
-        if isinstance(e, Binary):
+        if isinstance(e, ir.Binary):
             if e.op in ("+", "-"):
                 return self.affine(e.a).plus(self.affine(e.b), 1 if e.op == "+" else -1)
             if e.op == "*":
@@ -59,7 +47,7 @@ class ExpressionEmitter(Instructions):
                 return self.once(e, a, b)
         return self.as_affine(self.compute(e))
 
-    def once(self, e: Binary, a: Affine, b: Affine) -> Affine:
+    def once(self, e: ir.Binary, a: Affine, b: Affine) -> Affine:
         """A division, remainder, minimum or maximum, computed where it is first met."""
         key = (e.op, a.key, b.key, 1 if a.is_uniform and b.is_uniform else self.lanes)
         for known in reversed(self.known):
@@ -76,18 +64,18 @@ class ExpressionEmitter(Instructions):
         known = value.integer
         return Affine(known) if known is not None else Affine(0, {value.text: 1})
 
-    def evaluate(self, e: Expr) -> Value:
+    def evaluate(self, e: ir.Expr) -> Value:
         """The value of any expression: a scalar if it is the same in every lane."""
-        if e.dtype == "int64" and isinstance(e, (Var, Const, Binary)):
+        if e.dtype == "int64" and isinstance(e, (ir.Var, ir.Const, ir.Binary)):
             return self.materialise(self.affine(e))
         return self.compute(e)
 
-    def compute(self, e: Expr) -> Value:
-        if isinstance(e, Const):
+    def compute(self, e: ir.Expr) -> Value:
+        if isinstance(e, ir.Const):
             return constant(e.value, e.dtype)
-        if isinstance(e, Load):
+        if isinstance(e, ir.Load):
             return self.load(e)
-        if isinstance(e, Binary):
+        if isinstance(e, ir.Binary):
             if e.op in ("and", "or"):
                 return self.logical(e)
             if e.op in COMPARE and e.a.dtype == "int64":
@@ -96,19 +84,19 @@ class ExpressionEmitter(Instructions):
             if e.op in COMPARE:
                 return self.compare(e.op, a, b)
             return self.arithmetic(e, a, b)
-        if isinstance(e, Select):
+        if isinstance(e, ir.Select):
             return self.select(e)
-        if isinstance(e, Cast):
+        if isinstance(e, ir.Cast):
             return self.cast(self.evaluate(e.a), e.dtype)
-        if isinstance(e, Unary):
+        if isinstance(e, ir.Unary):
             return self.unary(e.op, self.evaluate(e.a))
-        if isinstance(e, Call) and (known := INSTRUCTIONS.get(e.name)) is not None:
+        if isinstance(e, ir.Call) and (known := ir.INSTRUCTIONS.get(e.name)) is not None:
             return self.instruct(e, known)
-        if isinstance(e, Call):
+        if isinstance(e, ir.Call):
             return self.call(e.name, [self.evaluate(arg) for arg in e.args], e.dtype)
         raise TypeError(f"cannot compile {type(e).__name__}")
 
-    def compare_indices(self, e: Binary) -> Value:
+    def compare_indices(self, e: ir.Binary) -> Value:
         """A comparison of int64s, folded where only constants and the lane number take part."""
         a, b = self.affine(e.a), self.affine(e.b)
         difference = a.plus(b, -1)
@@ -125,7 +113,7 @@ class ExpressionEmitter(Instructions):
         left, right = self.level(self.materialise(a), self.materialise(b))
         return self.compare(e.op, left, right)
 
-    def logical(self, e: Binary) -> Value:
+    def logical(self, e: ir.Binary) -> Value:
         """`and` / `or`; the second condition is evaluated only where the first leaves it open."""
         a = self.evaluate(e.a)
         decisive = e.op == "or"
@@ -151,7 +139,7 @@ class ExpressionEmitter(Instructions):
         a, b = self.level(a, b)
         return self.operation(f"{e.op} {a.typed}, {b.text}", "bool", a)
 
-    def select(self, e: Select) -> Value:
+    def select(self, e: ir.Select) -> Value:
         cond = self.evaluate(e.cond)
         if cond.truth is not None:
             return self.evaluate(e.a if cond.truth else e.b)
@@ -159,10 +147,10 @@ class ExpressionEmitter(Instructions):
         uniform = self.lanes == 1 or (self.is_uniform(e.a) and self.is_uniform(e.b))
         if cond.lanes == 1 and not harmless:  # lanes agree, so a branch
 
-            def branch(part: Expr) -> Callable[[], Value]:
+            def branch(part: ir.Expr) -> Callable[[], Value]:
                 def inside() -> Value:
                     with self.scope():
-                        value = self.select(part) if isinstance(part, Select) else self.evaluate(part)
+                        value = self.select(part) if isinstance(part, ir.Select) else self.evaluate(part)
                         return value if uniform else self.spread(value)
 
                 return inside
@@ -181,6 +169,6 @@ class ExpressionEmitter(Instructions):
             a, b = self.level(a, b)
         return self.operation(f"select {cond.typed}, {a.typed}, {b.typed}", e.dtype, a)
 
-    def is_uniform(self, e: Expr) -> bool:
+    def is_uniform(self, e: ir.Expr) -> bool:
         """Whether an expression is evaluated to a scalar, the same in every lane."""
-        return all(self.env[x].is_uniform for x in subexpressions(e) if isinstance(x, Var))
+        return all(self.env[x].is_uniform for x in ir.subexpressions(e) if isinstance(x, ir.Var))

@@ -11,7 +11,7 @@ are not packed) the call is evaluated by its meaning, which is as right and slow
 
 from __future__ import annotations
 
-from ...ir import Call, Expr, HardwareInstruction, Load, Register
+from ... import ir
 from ...target import Target
 from .affine import Affine
 from .memory import Memory
@@ -22,14 +22,14 @@ GROUP = 8  # bytes that are broadcast at most
 
 class Instructions(Memory):
     target: Target
-    instructions_used: dict[str, HardwareInstruction]
+    instructions_used: dict[str, ir.HardwareInstruction]
 
-    def instruct(self, e: Call, known: HardwareInstruction) -> Value:
+    def instruct(self, e: ir.Call, known: ir.HardwareInstruction) -> Value:
         check_target(known, self.target)
         result = self.registers(e, known) if self.lanes % known.lanes == 0 else None
         return self.evaluate(known.expand(e.args)) if result is None else result
 
-    def registers(self, e: Call, known: HardwareInstruction) -> Value | None:
+    def registers(self, e: ir.Call, known: ir.HardwareInstruction) -> Value | None:
         """The lanes of a vectorised loop, a register after the other; None if an operand does not fit."""
         operands = [self.operand(r, e.args[r.first : r.first + r.count], known) for r in known.registers]
         results: list[str] = []
@@ -45,14 +45,16 @@ class Instructions(Memory):
         raw = self.joined(results, kind, known.lanes)
         return self.from_memory(raw, known.dtype, self.lanes)
 
-    def operand(self, r: Register, args: tuple[Expr, ...], known: HardwareInstruction) -> list[str] | None:
+    def operand(
+        self, r: ir.Register, args: tuple[ir.Expr, ...], known: ir.HardwareInstruction
+    ) -> list[str] | None:
         """A register of every piece, as typed operands."""
         if r.count == 1 and all(at == (lane,) for lane, at in enumerate(r.at)):
             whole = self.to_memory(self.spread(self.evaluate(args[0])))
             return self.pieces_of(whole, r, known.lanes)
-        if any(not isinstance(a, Load) or a.buffer is not args[0].buffer for a in args):  # pyright: ignore
+        if any(not isinstance(a, ir.Load) or a.buffer is not args[0].buffer for a in args):  # pyright: ignore
             return None
-        loads = [a for a in args if isinstance(a, Load)]
+        loads = [a for a in args if isinstance(a, ir.Load)]
         safe = self.mask is None or all(map(self.is_readable, loads))
         places = [self.place(load) for load in loads]
         first = places[0]
@@ -79,7 +81,7 @@ class Instructions(Memory):
         return found
 
     def load_masked(
-        self, load: Load, at: Affine, steps: list[int], r: Register, first: int, lanes: int
+        self, load: ir.Load, at: Affine, steps: list[int], r: ir.Register, first: int, lanes: int
     ) -> str | None:
         """What of a register the active lanes take, where there may be no such elements for the others: a
         group of 32 or 64 bits is one element of the hardware's masked loads."""
@@ -99,7 +101,7 @@ class Instructions(Memory):
         )
         return f"{wanted} {self.f.emit(f'bitcast {kind} {raw} to {wanted}')}"
 
-    def load_register(self, load: Load, at: Affine, steps: list[int], r: Register) -> str | None:
+    def load_register(self, load: ir.Load, at: Affine, steps: list[int], r: ir.Register) -> str | None:
         element, align, wanted = memory_type(r.dtype), BYTES[r.dtype], operand_type(r.dtype, r.size)
         key = ("register", load.buffer, at.key, tuple(steps))
         known = next((scope[key] for scope in reversed(self.known) if key in scope), None)
@@ -123,7 +125,7 @@ class Instructions(Memory):
         self.known[-1][key] = f"{wanted} {raw}"
         return f"{wanted} {raw}"
 
-    def is_readable(self, load: Load) -> bool:
+    def is_readable(self, load: ir.Load) -> bool:
         """Whether all lanes, active or not, are elements of the buffer."""
         bounds = [self.domain.bounds(index) for index in load.indices]
         return all(
@@ -131,7 +133,7 @@ class Instructions(Memory):
             for (low, high), extent in zip(bounds, load.buffer.shape, strict=True)
         )
 
-    def pieces_of(self, whole: str, r: Register, lanes: int) -> list[str]:
+    def pieces_of(self, whole: str, r: ir.Register, lanes: int) -> list[str]:
         """A typed operand of all lanes, cut into registers."""
         wanted, kind = operand_type(r.dtype, lanes), memory_type(r.dtype, lanes)
         found = [self.part(whole, first, lanes) for first in range(0, self.lanes, lanes)]
@@ -161,7 +163,7 @@ def operand_type(dtype: str, size: int) -> str:
     return widened("half", size) if dtype == "float16" else register_type(dtype, size)
 
 
-def symbol_of(known: HardwareInstruction) -> str:
+def symbol_of(known: ir.HardwareInstruction) -> str:
     return known.code if is_name(known.code) else f'"ms.instruction.{known.name}"'
 
 
@@ -170,13 +172,13 @@ def is_name(code: str) -> bool:
     return code.startswith("llvm.") and code.split() == [code]
 
 
-def check_target(known: HardwareInstruction, target: Target) -> None:
+def check_target(known: ir.HardwareInstruction, target: Target) -> None:
     missing = [feature for feature in known.features if not target.has(feature)]
     if missing:
         raise ValueError(f"{target.name} has no instruction {known.name}: it lacks {', '.join(missing)}")
 
 
-def instruction_text(known: HardwareInstruction) -> tuple[list[str], str | None]:
+def instruction_text(known: ir.HardwareInstruction) -> tuple[list[str], str | None]:
     """What a module that uses an instruction declares, and what it defines."""
     result = operand_type(known.dtype, known.lanes)
     types = [operand_type(r.dtype, r.size) for r in known.registers]

@@ -3,34 +3,34 @@ gathered)."""
 
 from __future__ import annotations
 
+from ... import ir
 from ...arith import simplify
-from ...ir import Binary, Buffer, Expr, Load, Store, cast, const, subexpressions
 from .affine import Affine
 from .arithmetic import Arithmetic
 from .values import BYTES, Value, constant, memory_type
 
 
 class Memory(Arithmetic):
-    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Affine:
+    def address(self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> Affine:
         """The flat offset of an element, in elements."""
         if any(has_division(index) for index in indices):
             return self.affine(self.flat_index(buffer, indices))
         total = Affine(buffer.offset)
         for index, stride in zip(reversed(indices), reversed(buffer.strides), strict=True):
-            total = total.plus(self.affine(cast(index, "int64")), stride)
+            total = total.plus(self.affine(ir.cast(index, "int64")), stride)
         return total
 
-    def flat_index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    def flat_index(self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> ir.Expr:
         """The flat offset as one expression: `(q // 3) * 3 + q % 3` is `q`, and contiguous."""
         known = self.flat.get((buffer, id(indices)))
         if known is None:
-            total: Expr = const(buffer.offset, "int64")
+            total: ir.Expr = ir.const(buffer.offset, "int64")
             for index, stride in zip(indices, buffer.strides, strict=True):
-                total = total + cast(index, "int64") * stride
+                total = total + ir.cast(index, "int64") * stride
             known = self.flat[buffer, id(indices)] = indices, simplify(total, self.domain)
         return known[1]
 
-    def pointer(self, buffer: Buffer, at: Affine) -> str:
+    def pointer(self, buffer: ir.Buffer, at: Affine) -> str:
         """The address of the uniform part of an offset (lane 0 of a contiguous access)."""
         element = memory_type(buffer.dtype)
         key = (buffer, frozenset(at.terms.items()))
@@ -45,7 +45,7 @@ class Memory(Arithmetic):
             return base
         return self.f.emit(f"getelementptr {element}, ptr {base}, i64 {at.const}")
 
-    def lane_pointers(self, buffer: Buffer, at: Affine) -> Value:
+    def lane_pointers(self, buffer: ir.Buffer, at: Affine) -> Value:
         """A vector of addresses, one per lane."""
         base = self.pointer(buffer, Affine(at.const, at.terms))
         offsets = self.materialise(Affine(0, {}, at.lane, at.vectors))
@@ -53,12 +53,12 @@ class Memory(Arithmetic):
         text = self.f.emit(f"getelementptr {element}, ptr {base}, {offsets.typed}")
         return Value(text, "int64", self.lanes)
 
-    def place(self, access: Load | Store) -> Affine:
+    def place(self, access: ir.Load | ir.Store) -> Affine:
         """The flat offset of an element that is certainly one of the buffer's, or else the kernel stops."""
         self.check_access(access)
         return self.address(access.buffer, access.indices)
 
-    def load(self, e: Load) -> Value:
+    def load(self, e: ir.Load) -> Value:
         at, dtype = self.place(e), e.buffer.dtype
         if at.is_uniform:
             if self.mask is None or self.mask.holds_somewhere:
@@ -88,7 +88,7 @@ class Memory(Arithmetic):
                 raw = self.f.emit(f"freeze {element} {raw}")
         return self.from_memory(raw, dtype, self.lanes)
 
-    def has_all_lanes(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+    def has_all_lanes(self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> bool:
         """Whether all lanes, active or not, are elements of a buffer that only this thread uses: they can be
         touched then, and accumulators that are touched by masked instructions stay in memory."""
         self.base(buffer)
@@ -115,7 +115,7 @@ class Memory(Arithmetic):
         name = self.f.emit(f"shufflevector {typed}, {kind}> poison, <{lanes} x i32> <{order}>")
         return f"<{lanes} x {kind.split(' x ')[1]}> {name}"
 
-    def masked_load(self, buffer: Buffer, at: Affine, mask: Value) -> str:
+    def masked_load(self, buffer: ir.Buffer, at: Affine, mask: Value) -> str:
         """Contiguous elements of the active lanes, zeros in the others."""
         align, loaded, done = BYTES[buffer.dtype], "", 0
         for first, lanes in self.pieces(buffer.dtype):
@@ -140,7 +140,7 @@ class Memory(Arithmetic):
             done += lanes
         return loaded
 
-    def masked_store(self, buffer: Buffer, at: Affine, raw: str, mask: Value) -> None:
+    def masked_store(self, buffer: ir.Buffer, at: Affine, raw: str, mask: Value) -> None:
         """The active lanes of `raw` (a typed operand) to contiguous elements."""
         for first, lanes in self.pieces(buffer.dtype):
             symbol = f"@llvm.masked.store.{memory_suffix(buffer.dtype, lanes)}.p0"
@@ -151,13 +151,13 @@ class Memory(Arithmetic):
             part, active = self.part(raw, first, lanes), self.part(mask.typed, first, lanes)
             self.f.effect(f"call void {symbol}({part}, ptr {pointer}, i32 {BYTES[buffer.dtype]}, {active})")
 
-    def scalar_load(self, buffer: Buffer, at: Affine) -> Value:
+    def scalar_load(self, buffer: ir.Buffer, at: Affine) -> Value:
         element = memory_type(buffer.dtype)
         pointer = self.pointer(buffer, at)
         raw = self.f.emit(f"load {element}, ptr {pointer}, align {BYTES[buffer.dtype]}")
         return self.from_memory(raw, buffer.dtype, 1)
 
-    def gather(self, buffer: Buffer, at: Affine) -> Value:
+    def gather(self, buffer: ir.Buffer, at: Affine) -> Value:
         element, align = memory_type(buffer.dtype, self.lanes), BYTES[buffer.dtype]
         symbol = f"@llvm.masked.gather.{memory_suffix(buffer.dtype, self.lanes)}.v{self.lanes}p0"
         pointers, mask = f"<{self.lanes} x ptr>", f"<{self.lanes} x i1>"
@@ -170,8 +170,8 @@ class Memory(Arithmetic):
         return self.from_memory(raw, buffer.dtype, self.lanes)
 
 
-def has_division(e: Expr) -> bool:
-    return any(isinstance(x, Binary) and x.op in ("//", "%") for x in subexpressions(e))
+def has_division(e: ir.Expr) -> bool:
+    return any(isinstance(x, ir.Binary) and x.op in ("//", "%") for x in ir.subexpressions(e))
 
 
 def memory_suffix(dtype: str, lanes: int) -> str:

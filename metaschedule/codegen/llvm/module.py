@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from ...ir import Body, Buffer, For, HardwareInstruction, Load, Store, expressions, identifier, walk
+from ... import ir
 from ...runtime import ArgSpec, Failure, Kernel
 from ...target import Target
 from ..lower import Lowered
@@ -57,7 +57,7 @@ class Module:
         self.declared: set[str] = set()
         self.math_used: set[tuple[str, str, int]] = set()
         self.externals: set[str] = set()  # functions of the C library that LLVM may call
-        self.instructions_used: dict[str, HardwareInstruction] = {}
+        self.instructions_used: dict[str, ir.HardwareInstruction] = {}
         self.failures: dict[Failure, int] = {}  # with their statuses
         self.checks = 0  # that have been written
         self.parallel_loops = 0
@@ -69,7 +69,7 @@ class Module:
             self.names[b] = f"@table{n}"
             self.globals.append(table_global(f"@table{n}", b))
 
-    def pointer_name(self, buffer: Buffer) -> str | None:
+    def pointer_name(self, buffer: ir.Buffer) -> str | None:
         """How every function calls a buffer; None for one that lives on its stack."""
         return self.names.get(buffer)
 
@@ -80,7 +80,7 @@ class Module:
 
     def kernel(self) -> Kernel:
         program, storage = self.lowered.program, self.lowered.storage
-        name = f"ms_{identifier(program.name)}"
+        name = f"ms_{ir.identifier(program.name)}"
         self.main(program.body)
         self.functions.append(self.entry(name))
         if self.failures:
@@ -97,7 +97,7 @@ class Module:
             externals |= defined.externals
         text = "\n\n".join([*self.globals, "\n".join(sorted(self.declared)), *self.functions])
 
-        def specs(buffers: tuple[Buffer, ...]) -> tuple[ArgSpec, ...]:
+        def specs(buffers: tuple[ir.Buffer, ...]) -> tuple[ArgSpec, ...]:
             return tuple(ArgSpec.of(b) for b in buffers)
 
         return Kernel(
@@ -113,7 +113,7 @@ class Module:
             max_threads=self.target.cores if self.parallel_loops else 1,
         )
 
-    def main(self, body: Body) -> None:
+    def main(self, body: ir.Body) -> None:
         """The function that does everything, or calls its parts one after the other."""
         numbered = itertools.groupby(enumerate(body), key=lambda item: part_of(item[0]))
         parts = [tuple([s for _, s in group]) for _, group in numbered]
@@ -135,7 +135,7 @@ class Module:
         self.functions.append(main.text())
 
     def serial_function(
-        self, name: str, body: Body, outside: list[Buffer], private: list[Buffer], attributes: str
+        self, name: str, body: ir.Body, outside: list[ir.Buffer], private: list[ir.Buffer], attributes: str
     ) -> None:
         """Write statements that one thread runs as a function."""
         function = Function(name, self.parameters(outside) + self.overlapping(private), attributes)
@@ -143,14 +143,14 @@ class Module:
         function.effect("ret void")
         self.functions.append(function.text())
 
-    def overlapping(self, private: Iterable[Buffer]) -> list[str]:
+    def overlapping(self, private: Iterable[ir.Buffer]) -> list[str]:
         """Parameters for private buffers of several loops, which may overlap."""
         return [f"ptr {self.names[b]}" for b in private]
 
-    def used(self, body: Body) -> tuple[list[Buffer], list[Buffer]]:
+    def used(self, body: ir.Body) -> tuple[list[ir.Buffer], list[ir.Buffer]]:
         """The buffers from outside, and those private to threads, that statements use."""
-        found = {e.buffer for e in expressions(body) if isinstance(e, Load)}
-        found |= {s.buffer for s in walk(body) if isinstance(s, Store)}
+        found = {e.buffer for e in ir.expressions(body) if isinstance(e, ir.Load)}
+        found |= {s.buffer for s in ir.walk(body) if isinstance(s, ir.Store)}
         ordered = sorted([b for b in found if b in self.order], key=self.order.__getitem__)
         private = self.lowered.storage.private
         return [b for b in ordered if b not in private], [b for b in ordered if b in private]
@@ -169,7 +169,7 @@ class Module:
         width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
         return f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline {width} }}"
 
-    def parameters(self, buffers: list[Buffer]) -> list[str]:
+    def parameters(self, buffers: list[ir.Buffer]) -> list[str]:
         overlapping = self.lowered.storage.may_overlap
         flags = {b: "" if b in overlapping else "noalias " for b in buffers}
         pointers = [f"ptr {flags[b]}{self.names[b]}" for b in buffers]
@@ -199,7 +199,7 @@ class Module:
 
     # --- parallel loops ---
 
-    def parallel(self, caller: StatementEmitter, s: For) -> None:
+    def parallel(self, caller: StatementEmitter, s: ir.For) -> None:
         """Write a loop as functions of their own and call them on all threads."""
         number = self.parallel_loops
         self.parallel_loops += 1
@@ -223,7 +223,7 @@ class Module:
             self.stop_if_failed(f)
 
     def parallel_body(
-        self, caller: StatementEmitter, s: For, name: str, buffers: list[Buffer], passed: dict[str, str]
+        self, caller: StatementEmitter, s: ir.For, name: str, buffers: list[ir.Buffer], passed: dict[str, str]
     ) -> None:
         extra = [f"i64 {v}" for v in passed.values()] + ["i64 %start", "i64 %stop"]
         function = Function(name, self.parameters(buffers) + extra, "#1")
@@ -237,7 +237,7 @@ class Module:
         self.functions.append(function.text())
 
     def runner(
-        self, number: int, outside: list[Buffer], private: list[Buffer], variables: int, extent: int
+        self, number: int, outside: list[ir.Buffer], private: list[ir.Buffer], variables: int, extent: int
     ) -> str:
         """`run(closure, t, n)`, `team(closure)` for libgomp, `fork(closure, runtime)` for the caller."""
         load = [
@@ -341,7 +341,7 @@ class Module:
         return "\n".join(load)
 
 
-def table_global(name: str, b: Buffer) -> str:
+def table_global(name: str, b: ir.Buffer) -> str:
     """An embedded table as a constant of the module."""
     assert b.data is not None
     element = memory_type(b.dtype)

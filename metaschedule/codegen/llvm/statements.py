@@ -8,24 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ... import ir
 from ...arith import Domain, conjuncts
 from ...errors import InternalError
-from ...ir import (
-    Assert,
-    Body,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Stmt,
-    Store,
-    TupleStore,
-    While,
-    all_of,
-    integer_limits,
-    is_float,
-    reduction_term,
-)
 from ...runtime import Failure
 from ..lower.lanes import REDUCTIONS, vector_widths
 from ..lower.model import VECTORS_AT_ONCE
@@ -58,7 +43,7 @@ class StatementEmitter(ExpressionEmitter):
     def status(self, failure: Failure) -> int:
         return self.module.status(failure)
 
-    def base(self, buffer: Buffer) -> str:
+    def base(self, buffer: ir.Buffer) -> str:
         known = self.module.pointer_name(buffer)
         if known is not None:
             return known
@@ -67,31 +52,31 @@ class StatementEmitter(ExpressionEmitter):
             self.stack[buffer] = self.f.alloca(f"[{count} x {memory_type(buffer.dtype)}]", 64)
         return self.stack[buffer]
 
-    def body(self, body: Body) -> None:
+    def body(self, body: ir.Body) -> None:
         for s in body:
             self.stmt(s)
 
-    def stmt(self, s: Stmt) -> None:
-        if isinstance(s, For):
+    def stmt(self, s: ir.Stmt) -> None:
+        if isinstance(s, ir.For):
             self.loop(s)
-        elif isinstance(s, Store):
+        elif isinstance(s, ir.Store):
             self.store(s, None)
-        elif isinstance(s, TupleStore):
+        elif isinstance(s, ir.TupleStore):
             ready = [(self.place(x), self.evaluate(x.value)) for x in s.stores]
             for x, (at, value) in zip(s.stores, ready, strict=True):
                 self.store(x, value, at)
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             self.condition(s)
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             self.repeat(s)
-        elif isinstance(s, Assert):
+        elif isinstance(s, ir.Assert):
             self.check(s)
         else:
             raise TypeError(f"{type(s).__name__} should have been lowered before")
 
     # --- loops ---
 
-    def loop(self, s: For) -> None:
+    def loop(self, s: ir.For) -> None:
         extent = s.fixed_extent
         if extent is not None and extent <= 0:
             return
@@ -118,11 +103,11 @@ class StatementEmitter(ExpressionEmitter):
         else:
             self.module.parallel(self, s)
 
-    def serial(self, s: For) -> None:
+    def serial(self, s: ir.For) -> None:
         stop = self.cast(self.evaluate(s.extent), "int64")
         self.between(s, "0", stop.text, s.fixed_extent is not None)
 
-    def between(self, s: For, start: str, stop: str, certain: bool) -> None:
+    def between(self, s: ir.For, start: str, stop: str, certain: bool) -> None:
         """The iterations start..stop as a loop."""
         saved = self.domain
         with self.f.loop(start, stop, certain) as var, self.scope():
@@ -131,12 +116,12 @@ class StatementEmitter(ExpressionEmitter):
             self.body(s.body)
         self.leave(s, saved)
 
-    def leave(self, s: For, outside: Domain) -> None:
+    def leave(self, s: ir.For, outside: Domain) -> None:
         """Forget the variable of a loop that is written."""
         del self.env[s.var]
         self.domain = outside
 
-    def unrolled(self, s: For, extent: int) -> None:
+    def unrolled(self, s: ir.For, extent: int) -> None:
         saved = self.domain
         self.domain = saved.with_loop(s.var, extent)
         for n in range(extent):
@@ -144,7 +129,7 @@ class StatementEmitter(ExpressionEmitter):
             self.body(s.body)
         self.leave(s, saved)
 
-    def vectorized(self, s: For, extent: int) -> None:
+    def vectorized(self, s: ir.For, extent: int) -> None:
         """Pieces of a power of two of lanes; a long loop repeats its widest piece."""
         most = VECTORS_AT_ONCE * self.vector_bytes // 4
         saved = self.domain
@@ -165,7 +150,7 @@ class StatementEmitter(ExpressionEmitter):
         self.lanes = 1
         self.leave(s, saved)
 
-    def repeat(self, s: While) -> None:
+    def repeat(self, s: ir.While) -> None:
         head, inside, end = self.f.label("while"), self.f.label("do"), self.f.label("end")
         self.f.branch(head)
         self.f.begin(head)
@@ -179,13 +164,13 @@ class StatementEmitter(ExpressionEmitter):
 
     # --- conditions ---
 
-    def condition(self, s: If) -> None:
+    def condition(self, s: ir.If) -> None:
         if self.lanes > 1 and not s.orelse:  # a branch where lanes agree, masks for the rest
             tests = conjuncts(s.cond)
             shared = [c for c in tests if self.is_uniform(c) and is_harmless(c)]
             if shared and len(shared) < len(tests):
-                rest = all_of([c for c in tests if not any(c is x for x in shared)])
-                s = If(all_of(shared), (If(rest, s.then),))
+                rest = ir.all_of([c for c in tests if not any(c is x for x in shared)])
+                s = ir.If(ir.all_of(shared), (ir.If(rest, s.then),))
         cond = self.evaluate(s.cond)
         if cond.truth is not None:
             self.body(s.then if cond.truth else s.orelse)
@@ -202,7 +187,7 @@ class StatementEmitter(ExpressionEmitter):
                 with self.f.when(self.negate(cond).text), self.scope():
                     self.body(s.orelse)
 
-    def check(self, s: Assert) -> None:
+    def check(self, s: ir.Assert) -> None:
         cond = self.evaluate(s.cond)
         if cond.truth:
             return
@@ -210,10 +195,10 @@ class StatementEmitter(ExpressionEmitter):
 
     # --- stores ---
 
-    def store(self, s: Store, value: Value | None, at: Affine | None = None) -> None:
+    def store(self, s: ir.Store, value: Value | None, at: Affine | None = None) -> None:
         at = at or self.place(s)
         if at.is_uniform and self.lanes > 1:
-            term = reduction_term(s, REDUCTIONS) if value is None else None
+            term = ir.reduction_term(s, REDUCTIONS) if value is None else None
             if term is not None and self.mask is None:
                 self.horizontal(s.buffer, at, *term)
                 return
@@ -253,13 +238,13 @@ class StatementEmitter(ExpressionEmitter):
             f"call void {symbol}({raw}, {pointers} {where.text}, i32 {align}, {self.active().typed})"
         )
 
-    def scalar_store(self, buffer: Buffer, at: Affine, value: Value) -> None:
+    def scalar_store(self, buffer: ir.Buffer, at: Affine, value: Value) -> None:
         if value.lanes > 1:  # the same in every lane
             value = Value(self.f.emit(f"extractelement {value.typed}, i64 0"), value.dtype)
         raw = self.to_memory(value)
         self.f.effect(f"store {raw}, ptr {self.pointer(buffer, at)}, align {BYTES[buffer.dtype]}")
 
-    def horizontal(self, buffer: Buffer, at: Affine, op: str, term: Expr) -> None:
+    def horizontal(self, buffer: ir.Buffer, at: Affine, op: str, term: ir.Expr) -> None:
         """`buffer[at] = buffer[at] op term` over all active lanes at once."""
         vector = self.spread(self.evaluate(term))
         dtype = vector.dtype
@@ -267,19 +252,19 @@ class StatementEmitter(ExpressionEmitter):
             idle = constant(identity(op, dtype), dtype, self.lanes)
             vector = self.operation(f"select {self.mask.typed}, {vector.typed}, {idle.typed}", dtype, vector)
         total = Value(self.reduce_lanes(op, vector), dtype)
-        if op in ("+", "*") and is_float(dtype):
+        if op in ("+", "*") and ir.is_float(dtype):
             total = self.rounded(total)
         own = self.scalar_load(buffer, at)
         saved, self.lanes = self.lanes, 1
         name = {"+": "add", "*": "mul"}.get(op)
         if name is None:
-            kind = "" if is_float(dtype) else ("u" if dtype == "uint8" else "s")
+            kind = "" if ir.is_float(dtype) else ("u" if dtype == "uint8" else "s")
             result = (
                 self.float_extreme(op, own, total)
-                if is_float(dtype)
+                if ir.is_float(dtype)
                 else self.intrinsic(kind + op, dtype, own, total)
             )
-        elif is_float(dtype):
+        elif ir.is_float(dtype):
             result = self.rounded(
                 self.operation(f"f{name} {self.flags}{own.typed}, {total.text}", dtype, own)
             )
@@ -292,14 +277,14 @@ class StatementEmitter(ExpressionEmitter):
         """All lanes combined. The order of a float sum changes: that is what vectorising one asks for."""
         scalar = Value("", v.dtype).type
         suffix = intrinsic_suffix(v.dtype, v.lanes)
-        if is_float(v.dtype) and op in ("+", "*"):
+        if ir.is_float(v.dtype) and op in ("+", "*"):
             name = "fadd" if op == "+" else "fmul"
             start = constant(identity(op, v.dtype), v.dtype)
             self.declare(f"{scalar} @llvm.vector.reduce.{name}.{suffix}({scalar}, {v.type})")
             return self.f.emit(
                 f"call reassoc {scalar} @llvm.vector.reduce.{name}.{suffix}({start.typed}, {v.typed})"
             )
-        if is_float(v.dtype):  # LLVM's own reduction that heeds NaN does so at every step
+        if ir.is_float(v.dtype):  # LLVM's own reduction that heeds NaN does so at every step
             name = f"@llvm.vector.reduce.f{op}.{suffix}"
             self.declare(f"{scalar} {name}({v.type})")
             best = Value(self.f.emit(f"call nnan {scalar} {name}({v.typed})"), v.dtype)
@@ -317,10 +302,10 @@ class StatementEmitter(ExpressionEmitter):
 def identity(op: str, dtype: str) -> int | float:
     """The neutral element of a reduction operator."""
     if op == "+":
-        return -0.0 if is_float(dtype) else 0
+        return -0.0 if ir.is_float(dtype) else 0
     if op == "*":
-        return 1.0 if is_float(dtype) else 1
-    if is_float(dtype):
+        return 1.0 if ir.is_float(dtype) else 1
+    if ir.is_float(dtype):
         return float("inf") if op == "min" else float("-inf")
-    low, high = integer_limits(dtype)
+    low, high = ir.integer_limits(dtype)
     return high if op == "min" else low

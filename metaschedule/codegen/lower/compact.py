@@ -18,38 +18,18 @@ import math
 from dataclasses import dataclass
 from functools import reduce
 
+from ... import ir
 from ...arith import Domain, access_region, conjuncts, contains, iteration_map, relax, simplify, union
-from ...ir import (
-    Binary,
-    Buffer,
-    Expr,
-    For,
-    Layout,
-    Load,
-    Program,
-    Region,
-    Rewriter,
-    Stmt,
-    Store,
-    Var,
-    aligned_strides,
-    as_int,
-    binary,
-    changed,
-    const,
-    free_vars,
-    same_expr,
-)
 from ...ir.annotations import STORAGE_ALIGN
 from .accesses import Use, accesses, common_loops
 from .model import kept_loops
 from .scope import has_load, inside
 
 
-def compact_buffers(program: Program) -> Program:
+def compact_buffers(program: ir.Program) -> ir.Program:
     """The program with its intermediate buffers as small as their use allows."""
     uses = accesses(program)
-    plans: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+    plans: dict[ir.Buffer, tuple[ir.Buffer, tuple[ir.Expr, ...]]] = {}
     for number, buffer in enumerate(program.allocs):
         if buffer.data is None and buffer in uses:
             found = smallest_box(buffer, uses[buffer])
@@ -57,53 +37,53 @@ def compact_buffers(program: Program) -> Program:
                 box, depth = found
                 starts = tuple(start for start, _ in box.ranges)
                 room = with_idle_lanes(box, uses[buffer], depth)
-                shape = tuple(as_int(extent) or 0 for _, extent in room.ranges)
-                layout = Layout(aligned_strides(shape, alignments(program, number)))
-                plans[buffer] = changed(buffer, shape=shape, layout=layout), starts
+                shape = tuple(ir.as_int(extent) or 0 for _, extent in room.ranges)
+                layout = ir.Layout(ir.aligned_strides(shape, alignments(program, number)))
+                plans[buffer] = ir.changed(buffer, shape=shape, layout=layout), starts
     if not plans:
         return program
     allocs = tuple(plans[b][0] if b in plans else b for b in program.allocs)
-    return changed(program, body=_Rebase(plans).body(program.body), allocs=allocs)
+    return ir.changed(program, body=_Rebase(plans).body(program.body), allocs=allocs)
 
 
-def alignments(program: Program, number: int) -> list[tuple[int, int, int]]:
+def alignments(program: ir.Program, number: int) -> list[tuple[int, int, int]]:
     """What `storage_align` asked for alloc `number`: (axis, factor, offset)."""
     notes = STORAGE_ALIGN.get(program) or ()
     return [(axis, factor, offset) for alloc, axis, factor, offset in notes if alloc == number]
 
 
-class _Rebase(Rewriter):
-    def __init__(self, plans: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]]) -> None:
+class _Rebase(ir.Rewriter):
+    def __init__(self, plans: dict[ir.Buffer, tuple[ir.Buffer, tuple[ir.Expr, ...]]]) -> None:
         self.plans = plans
         self.domain = Domain()
 
-    def rebase(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def rebase(self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
         starts = self.plans[buffer][1]
         return tuple(
-            simplify(binary("-", index, start), self.domain)
+            simplify(ir.binary("-", index, start), self.domain)
             for index, start in zip(indices, starts, strict=True)
         )
 
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: ir.Expr) -> ir.Expr:
         e = super().expr(e)
-        if isinstance(e, Load) and e.buffer in self.plans:
-            return Load(self.plans[e.buffer][0], self.rebase(e.buffer, e.indices))
+        if isinstance(e, ir.Load) and e.buffer in self.plans:
+            return ir.Load(self.plans[e.buffer][0], self.rebase(e.buffer, e.indices))
         return e
 
-    def stmt(self, s: Stmt) -> Stmt | tuple[Stmt, ...]:
-        if isinstance(s, For):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...]:
+        if isinstance(s, ir.For):
             outside = self.domain
             self.domain = inside(outside, s)
             new = super().stmt(s)
             self.domain = outside
             return new
-        if isinstance(s, Store) and s.buffer in self.plans:
+        if isinstance(s, ir.Store) and s.buffer in self.plans:
             indices = self.rebase(s.buffer, self.exprs(s.indices))
-            return Store(self.plans[s.buffer][0], indices, self.expr(s.value))
+            return ir.Store(self.plans[s.buffer][0], indices, self.expr(s.value))
         return super().stmt(s)
 
 
-def smallest_box(buffer: Buffer, uses: list[Use]) -> tuple[Region, int] | None:
+def smallest_box(buffer: ir.Buffer, uses: list[Use]) -> tuple[ir.Region, int] | None:
     """The box of one iteration of as many loops as possible, with their number; None if it is the whole
     buffer."""
     around = common_loops(uses)
@@ -116,39 +96,39 @@ def smallest_box(buffer: Buffer, uses: list[Use]) -> tuple[Region, int] | None:
     return None if box is None else (box, 0)
 
 
-def with_idle_lanes(box: Region, uses: list[Use], depth: int) -> Region:
+def with_idle_lanes(box: ir.Region, uses: list[Use], depth: int) -> ir.Region:
     """The box with room for lanes that guards switch off, as far as the buffer has it: what holds a register
     tile is then read and written in whole vectors."""
     room = union([clip(a, depth, lanes=False).box for a in uses], _domain(uses[0].loops[:depth]))
-    ranges: list[tuple[Expr, Expr]] = []
+    ranges: list[tuple[ir.Expr, ir.Expr]] = []
     for (start, extent), (first, wide), size in zip(box.ranges, room.ranges, box.buffer.shape, strict=True):
-        length, most = as_int(extent) or 0, as_int(wide) or 0
-        roomy = same_expr(start, first) and length < most
-        ranges.append((start, const(min(most, size)) if roomy else extent))
-    return Region(box.buffer, tuple(ranges))
+        length, most = ir.as_int(extent) or 0, ir.as_int(wide) or 0
+        roomy = ir.same_expr(start, first) and length < most
+        ranges.append((start, ir.const(min(most, size)) if roomy else extent))
+    return ir.Region(box.buffer, tuple(ranges))
 
 
-def box_within(buffer: Buffer, uses: list[Use], depth: int) -> Region | None:
+def box_within(buffer: ir.Buffer, uses: list[Use], depth: int) -> ir.Region | None:
     """The box touched while the outer `depth` loops stand still, if it is smaller than the buffer."""
     region = touched(buffer, uses, depth)
-    ranges: list[tuple[Expr, Expr]] = []
+    ranges: list[tuple[ir.Expr, ir.Expr]] = []
     smaller = False
     for (start, extent), size in zip(region.ranges, buffer.shape, strict=True):
-        length = as_int(extent)
+        length = ir.as_int(extent)
         if length is None or length >= size or has_load(start):
-            ranges.append((const(0), const(size)))
+            ranges.append((ir.const(0), ir.const(size)))
         else:
             ranges.append((start, extent))
             smaller = True
-    return Region(buffer, tuple(ranges)) if smaller else None
+    return ir.Region(buffer, tuple(ranges)) if smaller else None
 
 
-def touched(buffer: Buffer, uses: list[Use], depth: int) -> Region:
+def touched(buffer: ir.Buffer, uses: list[Use], depth: int) -> ir.Region:
     domain = _domain(uses[0].loops[:depth])
     return union([_region(a, depth) for a in uses], domain)
 
 
-def _region(a: Use, depth: int) -> Region:
+def _region(a: Use, depth: int) -> ir.Region:
     """The box of an access while the outer `depth` loops stand still, no larger than its guards let it be."""
     return clip(a, depth).box
 
@@ -158,10 +138,10 @@ class Clipped:
     """An access whose guards have become extents of loops, but for `guards`. `offsets` are its indices in
     `box`, over `extents`."""
 
-    box: Region
-    offsets: list[Expr]
-    extents: dict[Var, int]
-    guards: list[tuple[Expr, int]]
+    box: ir.Region
+    offsets: list[ir.Expr]
+    extents: dict[ir.Var, int]
+    guards: list[tuple[ir.Expr, int]]
 
 
 def clip(a: Use, depth: int, lanes: bool = True) -> Clipped:
@@ -173,74 +153,76 @@ def clip(a: Use, depth: int, lanes: bool = True) -> Clipped:
     box (i, 9), (0, 3) instead of (i, 11), (0, 3), and all of its 27 elements are written
     """
     domain = _domain(a.loops)
-    inner: dict[Var, Expr | int] = {f.var: f.extent for f in a.loops[depth:]}
+    inner: dict[ir.Var, ir.Expr | int] = {f.var: f.extent for f in a.loops[depth:]}
     box = access_region(a.buffer, a.indices, inner, domain)
     offsets = [
-        simplify(binary("-", index, start), domain)
+        simplify(ir.binary("-", index, start), domain)
         for index, (start, _) in zip(a.indices, box.ranges, strict=True)
     ]
     extents = {f.var: n for f in a.loops[depth:] if (n := f.fixed_extent) is not None}
-    left: list[tuple[Expr, int]] = []
+    left: list[tuple[ir.Expr, int]] = []
     vectors = {f.var for f in a.loops if f.kind == "vectorized"}
     for value, limit in guard_limits(a):
-        split = {v: extents[v] for v in free_vars(value) if v in extents}
+        split = {v: extents[v] for v in ir.free_vars(value) if v in extents}
         if not lanes and not vectors.isdisjoint(split):
             left.append((value, limit))
             continue
         if not split or not 0 < limit < math.prod(split.values()) or not is_number(value, split):
             left.append((value, limit))
             continue
-        whole = Var("w")
+        whole = ir.Var("w")
         new = [_Replace(value, whole).expr(offset) for offset in offsets]
-        if any(v in split for offset in new for v in free_vars(offset)):
+        if any(v in split for offset in new for v in ir.free_vars(offset)):
             left.append((value, limit))
             continue
         offsets = new
         extents = {v: n for v, n in extents.items() if v not in split} | {whole: limit}
     if len(left) < len(guard_limits(a)):
-        ranges: list[tuple[Expr, Expr]] = []
+        ranges: list[tuple[ir.Expr, ir.Expr]] = []
         for (start, extent), offset in zip(box.ranges, offsets, strict=True):
             span = relax(offset, dict(extents), Domain())
-            ranges.append((start, span[1]) if span is not None and as_int(span[0]) == 0 else (start, extent))
-        box = Region(a.buffer, tuple(ranges))
+            ranges.append(
+                (start, span[1]) if span is not None and ir.as_int(span[0]) == 0 else (start, extent)
+            )
+        box = ir.Region(a.buffer, tuple(ranges))
     return Clipped(box, offsets, extents, left)
 
 
-def is_number(value: Expr, digits: dict[Var, int]) -> bool:
+def is_number(value: ir.Expr, digits: dict[ir.Var, int]) -> bool:
     """Whether `value` counts the iterations of some loops from 0, in whatever order."""
-    if has_load(value) or set(free_vars(value)) != set(digits):
+    if has_load(value) or set(ir.free_vars(value)) != set(digits):
         return False
     found = iteration_map([value], digits)
     span = relax(value, dict(digits), Domain())
-    counts = span is not None and as_int(span[0]) == 0 and as_int(span[1]) == math.prod(digits.values())
+    counts = span is not None and ir.as_int(span[0]) == 0 and ir.as_int(span[1]) == math.prod(digits.values())
     return counts and found is not None and found.injective
 
 
-class _Replace(Rewriter):
-    def __init__(self, old: Expr, new: Expr) -> None:
+class _Replace(ir.Rewriter):
+    def __init__(self, old: ir.Expr, new: ir.Expr) -> None:
         self.old, self.new = old, new
 
-    def expr(self, e: Expr) -> Expr:
-        return self.new if same_expr(e, self.old) else super().expr(e)
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        return self.new if ir.same_expr(e, self.old) else super().expr(e)
 
 
-def guard_limits(a: Use) -> list[tuple[Expr, int]]:
+def guard_limits(a: Use) -> list[tuple[ir.Expr, int]]:
     """Guards of the form `value < limit`."""
     return [
         (c.a, limit)
         for guard in a.guards
         for c in conjuncts(guard)
-        if isinstance(c, Binary) and c.op == "<" and (limit := as_int(c.b)) is not None
+        if isinstance(c, ir.Binary) and c.op == "<" and (limit := ir.as_int(c.b)) is not None
     ]
 
 
-def _domain(loops: tuple[For, ...]) -> Domain:
+def _domain(loops: tuple[ir.For, ...]) -> Domain:
     return reduce(inside, loops, Domain())
 
 
-def is_separate(buffer: Buffer, uses: list[Use], box: Region, loops: tuple[For, ...]) -> bool:
+def is_separate(buffer: ir.Buffer, uses: list[Use], box: ir.Region, loops: tuple[ir.For, ...]) -> bool:
     """Whether no iteration of `loops` sees what another one left in the box."""
-    moving = [v for start, _ in box.ranges for v in free_vars(start)]
+    moving = [v for start, _ in box.ranges for v in ir.free_vars(start)]
     depths = [n for n, f in enumerate(loops) if any(f.var is v for v in moving)]
     if not depths:
         return True
@@ -250,23 +232,23 @@ def is_separate(buffer: Buffer, uses: list[Use], box: Region, loops: tuple[For, 
     return any(writes_first(uses, n + 1) for n in range(last, len(loops)))
 
 
-def are_boxes_disjoint(box: Region, loops: tuple[For, ...]) -> bool:
+def are_boxes_disjoint(box: ir.Region, loops: tuple[ir.For, ...]) -> bool:
     """Whether different iterations have boxes that do not overlap: the pairs (iteration, position in
     the box) map one to one to elements."""
     extents = {f.var: n for f in loops if (n := f.fixed_extent) is not None}
     if len(extents) != len(loops):
         return False
-    bindings: list[Expr] = []
+    bindings: list[ir.Expr] = []
     for start, extent in box.ranges:
-        length = as_int(extent)
+        length = ir.as_int(extent)
         if length is None:
             return False
         if length == 1:
             bindings.append(start)
         else:
-            within = Var("w")
+            within = ir.Var("w")
             extents[within] = length
-            bindings.append(binary("+", start, within))
+            bindings.append(ir.binary("+", start, within))
     found = iteration_map(bindings, extents)
     return found is not None and found.injective
 
@@ -297,16 +279,16 @@ def is_dense(a: Use, depth: int) -> bool:
     if len(guard_limits(a)) < sum(len(conjuncts(guard)) for guard in a.guards):
         return False
     clipped = clip(a, depth)
-    used = {v for offset in clipped.offsets for v in free_vars(offset)}
+    used = {v for offset in clipped.offsets for v in ir.free_vars(offset)}
     extents = {v: n for v, n in clipped.extents.items() if v in used}
-    volume = math.prod(as_int(extent) or 0 for _, extent in clipped.box.ranges)
+    volume = math.prod(ir.as_int(extent) or 0 for _, extent in clipped.box.ranges)
     found = iteration_map(clipped.offsets, extents)
     if found is None or not found.injective or math.prod(extents.values()) != volume:
         return False
     # The guards that are left may only keep an index inside its buffer.
     return all(
         any(
-            limit >= size and same_expr(value, index)
+            limit >= size and ir.same_expr(value, index)
             for index, size in zip(a.indices, a.buffer.shape, strict=True)
         )
         for value, limit in clipped.guards

@@ -8,91 +8,70 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...ir import (
-    Block,
-    Body,
-    Buffer,
-    Const,
-    Expr,
-    If,
-    Load,
-    Program,
-    Stmt,
-    Store,
-    Substitute,
-    Var,
-    all_of,
-    binary,
-    blocks,
-    cast,
-    changed,
-    const,
-    subexpressions,
-    walk,
-)
+from ... import ir
 from ...ir.annotations import SKIP_ZEROS, STORAGE_ALIGN
 from .predicate_padding import predicate_padding
 
 
-def flatten(program: Program) -> Program:
+def flatten(program: ir.Program) -> ir.Program:
     """The program without blocks; buffers of blocks become buffers of the program."""
-    allocs: list[Buffer] = list(program.allocs)
-    for block in blocks(program):
+    allocs: list[ir.Buffer] = list(program.allocs)
+    for block in ir.blocks(program):
         allocs += block.allocs
     body = Flatten({}, allocs).body(program.body)
     notes = alignments(program, allocs)
     kept = {**program.annotations, STORAGE_ALIGN.key: notes} if notes else program.annotations
-    return changed(program, body=body, allocs=tuple(allocs), annotations=kept)
+    return ir.changed(program, body=body, allocs=tuple(allocs), annotations=kept)
 
 
-def alignments(program: Program, allocs: list[Buffer]) -> tuple[tuple[int, int, int, int], ...]:
+def alignments(program: ir.Program, allocs: list[ir.Buffer]) -> tuple[tuple[int, int, int, int], ...]:
     """What the blocks note as `storage_align`, for the program to note."""
     numbers = {buffer: n for n, buffer in enumerate(allocs)}
     return tuple(
         (numbers[block.writes[write].buffer], axis, factor, offset)
-        for block in blocks(program)
+        for block in ir.blocks(program)
         for write, axis, factor, offset in (STORAGE_ALIGN.get(block) or ())
         if write < len(block.writes) and block.writes[write].buffer in numbers
     )
 
 
-class Flatten(Substitute):
-    def __init__(self, values: Mapping[Var, Expr], allocs: list[Buffer]) -> None:
+class Flatten(ir.Substitute):
+    def __init__(self, values: Mapping[ir.Var, ir.Expr], allocs: list[ir.Buffer]) -> None:
         super().__init__(values)
         self.allocs = allocs
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if not isinstance(s, Block):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if not isinstance(s, ir.Block):
             return super().stmt(s)
-        bound: dict[Var, Expr] = dict(self.values)
-        starting: list[Expr] = []
-        first: list[Stmt] = []
+        bound: dict[ir.Var, ir.Expr] = dict(self.values)
+        starting: list[ir.Expr] = []
+        first: list[ir.Stmt] = []
         for it, binding in zip(s.iters, s.bindings, strict=True):
             bound[it.var] = value = self.expr(binding)
             if reads_own_writes(value, s):  # what it is bound to must not change under its feet
-                kept = Buffer(it.var.name, (1,), it.var.dtype)
+                kept = ir.Buffer(it.var.name, (1,), it.var.dtype)
                 self.allocs.append(kept)
-                first.append(Store(kept, (const(0),), cast(value, kept.dtype)))
+                first.append(ir.Store(kept, (ir.const(0),), ir.cast(value, kept.dtype)))
                 bound[it.var] = kept[0]
             if it.kind == "reduce":
-                starting.append(binary("==", bound[it.var], 0))
+                starting.append(ir.binary("==", bound[it.var], 0))
         inner = Flatten(bound, self.allocs)
         body = inner.body(s.body)
         if SKIP_ZEROS.get(s):
             body = predicate_padding(body)
         if s.init:
-            body = guarded(all_of(starting), inner.body(s.init)) + body
-        return guarded(all_of(self.exprs(s.predicate)), (*first, *body))
+            body = guarded(ir.all_of(starting), inner.body(s.init)) + body
+        return guarded(ir.all_of(self.exprs(s.predicate)), (*first, *body))
 
 
-def reads_own_writes(e: Expr, block: Block) -> bool:
+def reads_own_writes(e: ir.Expr, block: ir.Block) -> bool:
     """Whether the block stores into a buffer that `e` reads."""
-    loaded = {x.buffer for x in subexpressions(e) if isinstance(x, Load)}
-    return bool(loaded) and any(isinstance(s, Store) and s.buffer in loaded for s in walk(block))
+    loaded = {x.buffer for x in ir.subexpressions(e) if isinstance(x, ir.Load)}
+    return bool(loaded) and any(isinstance(s, ir.Store) and s.buffer in loaded for s in ir.walk(block))
 
 
-def guarded(cond: Expr, body: Body) -> Body:
+def guarded(cond: ir.Expr, body: ir.Body) -> ir.Body:
     """`body` where `cond` holds."""
-    if isinstance(cond, Const):
+    if isinstance(cond, ir.Const):
         return body if cond.value else ()
-    return (If(cond, body),)
+    return (ir.If(cond, body),)

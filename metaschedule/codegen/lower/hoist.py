@@ -12,61 +12,63 @@ tile stay inside: `loop_versioning` looks for them there.
 
 from __future__ import annotations
 
+from ... import ir
 from ...arith import conjuncts
-from ...ir import Body, Expr, For, If, Program, Rewriter, Stmt, Var, all_of, changed, free_vars
 from .flatten import guarded
 from .model import TILE_KINDS
 from .scope import is_harmless
 
 
-def hoist_conditions(program: Program) -> Program:
-    return changed(program, body=_Hoist().body(program.body))
+def hoist_conditions(program: ir.Program) -> ir.Program:
+    return ir.changed(program, body=_Hoist().body(program.body))
 
 
-class _Hoist(Rewriter):
-    def expr(self, e: Expr) -> Expr:
+class _Hoist(ir.Rewriter):
+    def expr(self, e: ir.Expr) -> ir.Expr:
         return e
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if not isinstance(s, For):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if not isinstance(s, ir.For):
             return super().stmt(s)
         outer = find_invariant(s)
         new = _Assume(outer).stmt(s) if outer else s
-        assert isinstance(new, For)
+        assert isinstance(new, ir.For)
         if new.kind not in TILE_KINDS:
-            new = changed(new, body=self.body(new.body))
-        return guarded(all_of(outer), (new,)) if outer else new
+            new = ir.changed(new, body=self.body(new.body))
+        return guarded(ir.all_of(outer), (new,)) if outer else new
 
 
-def find_invariant(s: For) -> list[Expr]:
+def find_invariant(s: ir.For) -> list[ir.Expr]:
     """The conditions on all that a loop does which depend neither on it nor on the loops inside."""
-    found: list[Expr] = []
-    loops: set[Var] = {s.var}
+    found: list[ir.Expr] = []
+    loops: set[ir.Var] = {s.var}
     body = s.body
     while len(body) == 1:
         (inner,) = body
-        if isinstance(inner, For):
+        if isinstance(inner, ir.For):
             loops.add(inner.var)
             body = inner.body
-        elif isinstance(inner, If) and not inner.orelse:
-            found += [c for c in conjuncts(inner.cond) if loops.isdisjoint(free_vars(c)) and is_harmless(c)]
+        elif isinstance(inner, ir.If) and not inner.orelse:
+            found += [
+                c for c in conjuncts(inner.cond) if loops.isdisjoint(ir.free_vars(c)) and is_harmless(c)
+            ]
             body = inner.then
         else:
             break
     return found
 
 
-class _Assume(Rewriter):
+class _Assume(ir.Rewriter):
     """Takes conditions for granted."""
 
-    def __init__(self, known: list[Expr]) -> None:
+    def __init__(self, known: list[ir.Expr]) -> None:
         self.known = known
 
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: ir.Expr) -> ir.Expr:
         return e
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if isinstance(s, If) and not s.orelse:
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if isinstance(s, ir.If) and not s.orelse:
             left = [c for c in conjuncts(s.cond) if not any(c is x for x in self.known)]
-            return guarded(all_of(left), self.body(s.then))
+            return guarded(ir.all_of(left), self.body(s.then))
         return super().stmt(s)

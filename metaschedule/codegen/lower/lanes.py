@@ -17,59 +17,40 @@ from __future__ import annotations
 
 import math
 
+from ... import ir
 from ...arith import Domain, iteration_map
-from ...ir import (
-    Binary,
-    Block,
-    Expr,
-    For,
-    If,
-    Load,
-    Stmt,
-    Store,
-    TupleStore,
-    Var,
-    While,
-    as_int,
-    free_vars,
-    own_expressions,
-    reduction_term,
-    same_expr,
-    subexpressions,
-    walk,
-)
 
 REDUCTIONS = ("+", "*", "min", "max")
 
 
-def mentions(e: Expr, var: Var) -> bool:
-    return any(x is var for x in subexpressions(e))
+def mentions(e: ir.Expr, var: ir.Var) -> bool:
+    return any(x is var for x in ir.subexpressions(e))
 
 
-def same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
-    return len(a) == len(b) and all(same_expr(x, y) for x, y in zip(a, b, strict=True))
+def same_indices(a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:
+    return len(a) == len(b) and all(ir.same_expr(x, y) for x, y in zip(a, b, strict=True))
 
 
-def has_independent_lanes(loop: For, domain: Domain) -> bool:
+def has_independent_lanes(loop: ir.For, domain: Domain) -> bool:
     """Whether running the iterations together, statement by statement, means the serial loop. `domain`
     has the loops around."""
     lane = loop.var
-    stores: dict[object, list[Store]] = {}
-    tuples: set[Stmt] = set()
+    stores: dict[object, list[ir.Store]] = {}
+    tuples: set[ir.Stmt] = set()
     read: set[object] = set()
-    inner: list[For] = []
-    for s in walk(loop.body):
-        if isinstance(s, (While, Block)) or (isinstance(s, For) and "." in s.kind):
+    inner: list[ir.For] = []
+    for s in ir.walk(loop.body):
+        if isinstance(s, (ir.While, ir.Block)) or (isinstance(s, ir.For) and "." in s.kind):
             return False
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             inner.append(s)
-        elif isinstance(s, Store):
+        elif isinstance(s, ir.Store):
             stores.setdefault(s.buffer, []).append(s)
-        elif isinstance(s, TupleStore):
+        elif isinstance(s, ir.TupleStore):
             tuples.update(s.stores)
-        read |= {x.buffer for e in own_expressions(s) for x in subexpressions(e) if type(x) is Load}
-    repeated = {t for f in inner for t in walk(f.body)}
-    guarded = {t for s in walk(loop.body) if isinstance(s, If) for t in walk((*s.then, *s.orelse))}
+        read |= {x.buffer for e in ir.own_expressions(s) for x in ir.subexpressions(e) if type(x) is ir.Load}
+    repeated = {t for f in inner for t in ir.walk(f.body)}
+    guarded = {t for s in ir.walk(loop.body) if isinstance(s, ir.If) for t in ir.walk((*s.then, *s.orelse))}
     separated = find_separated(loop, inner, set(stores))
     for buffer, group in stores.items():
         if buffer in separated:
@@ -81,38 +62,38 @@ def has_independent_lanes(loop: For, domain: Domain) -> bool:
             alone = len(group) == 1 and buffer not in read and first not in repeated
             if not alone and not lanes_apart(first.indices, loop, inner, set(stores), domain):
                 return False
-        elif reduction_term(first, REDUCTIONS) is None or first in tuples:
+        elif ir.reduction_term(first, REDUCTIONS) is None or first in tuples:
             # All lanes store the same value; if only some do, it must not matter when.
             when = first in guarded and any(mentions(first.value, f.var) for f in inner)
             if when or is_varying(first.value, lane, stores):
                 return False
-    return all(_is_independent(s, lane, stores, separated) for s in walk(loop.body))
+    return all(_is_independent(s, lane, stores, separated) for s in ir.walk(loop.body))
 
 
-def find_separated(loop: For, inner: list[For], stored: set[object]) -> set[object]:
+def find_separated(loop: ir.For, inner: list[ir.For], stored: set[object]) -> set[object]:
     """The buffers of which every lane has a slice of its own: on some axis all accesses have one index, which
     different lanes have different values of."""
-    found: dict[object, list[tuple[Expr, ...]]] = {}
-    for s in walk(loop.body):
-        if isinstance(s, Store):
+    found: dict[object, list[tuple[ir.Expr, ...]]] = {}
+    for s in ir.walk(loop.body):
+        if isinstance(s, ir.Store):
             found.setdefault(s.buffer, []).append(s.indices)
-        for e in own_expressions(s):
-            for x in subexpressions(e):
-                if isinstance(x, Load) and x.buffer in stored:
+        for e in ir.own_expressions(s):
+            for x in ir.subexpressions(e):
+                if isinstance(x, ir.Load) and x.buffer in stored:
                     found.setdefault(x.buffer, []).append(x.indices)
     moving = {f.var: f.fixed_extent for f in (loop, *inner)}
     return {
         buffer
         for buffer, accesses in found.items()
         if any(
-            all(same_expr(indices[axis], accesses[0][axis]) for indices in accesses)
+            all(ir.same_expr(indices[axis], accesses[0][axis]) for indices in accesses)
             and is_distinct(accesses[0][axis], loop, moving, stored)
             for axis in range(len(accesses[0]))
         )
     }
 
 
-def is_distinct(index: Expr, loop: For, moving: dict[Var, int | None], stored: set[object]) -> bool:
+def is_distinct(index: ir.Expr, loop: ir.For, moving: dict[ir.Var, int | None], stored: set[object]) -> bool:
     """Whether different lanes have different values of an index, whatever the loops inside are at."""
     lanes = moving[loop.var]
     assert lanes is not None
@@ -124,22 +105,22 @@ def is_distinct(index: Expr, loop: For, moving: dict[Var, int | None], stored: s
 
 
 def lanes_apart(
-    indices: tuple[Expr, ...], loop: For, inner: list[For], stored: set[object], domain: Domain
+    indices: tuple[ir.Expr, ...], loop: ir.For, inner: list[ir.For], stored: set[object], domain: Domain
 ) -> bool:
     """Whether different lanes certainly have different elements, whatever the loops inside are at."""
     extents = {f.var: f.fixed_extent for f in (loop, *inner)}
     if any(is_distinct(index, loop, extents, stored) for index in indices):
         return True
-    own = [i for i in indices if all(v in extents for v in free_vars(i))]  # the loops around stand still
-    moved = {v: extents[v] for i in own for v in free_vars(i)}
+    own = [i for i in indices if all(v in extents for v in ir.free_vars(i))]  # the loops around stand still
+    moved = {v: extents[v] for i in own for v in ir.free_vars(i)}
     known = {v: n for v, n in moved.items() if n is not None}
     if loop.var in known and len(known) == len(moved):
         mapped = iteration_map(own, known)
         if mapped is not None and mapped.injective:
             return True
-    used = {x for i in indices for x in subexpressions(i) if isinstance(x, Var)}
+    used = {x for i in indices for x in ir.subexpressions(i) if isinstance(x, ir.Var)}
     for var, extent in domain.extents.items():
-        extents.setdefault(var, extent if isinstance(extent, int) else as_int(extent))
+        extents.setdefault(var, extent if isinstance(extent, int) else ir.as_int(extent))
     known = {v: n for v, n in extents.items() if v in used and n is not None}
     if len(known) < len(used):
         return False
@@ -147,31 +128,39 @@ def lanes_apart(
     return mapped is not None and mapped.injective
 
 
-def coefficients(e: Expr, moving: dict[Var, int | None], stored: set[object]) -> dict[Var, int] | None:
+def coefficients(
+    e: ir.Expr, moving: dict[ir.Var, int | None], stored: set[object]
+) -> dict[ir.Var, int] | None:
     """The factors of the moving variables in `e`, the rest of which stands still; None if not linear."""
-    if isinstance(e, Var):
+    if isinstance(e, ir.Var):
         return {e: 1} if e in moving else {}
-    parts = list(subexpressions(e))
-    if not any(x in moving or (type(x) is Load and x.buffer in stored) for x in parts):
+    parts = list(ir.subexpressions(e))
+    if not any(x in moving or (type(x) is ir.Load and x.buffer in stored) for x in parts):
         return {}
-    if isinstance(e, Binary) and e.op in ("+", "-", "*"):
+    if isinstance(e, ir.Binary) and e.op in ("+", "-", "*"):
         a, b = coefficients(e.a, moving, stored), coefficients(e.b, moving, stored)
         if a is None or b is None:
             return None
         if e.op == "*":
-            factor = as_int(e.b) if a else as_int(e.a)
+            factor = ir.as_int(e.b) if a else ir.as_int(e.a)
             return None if factor is None else {v: factor * c for v, c in (a or b).items()}
         sign = 1 if e.op == "+" else -1
         return {v: a.get(v, 0) + sign * b.get(v, 0) for v in (*a, *b)}
     return None
 
 
-def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]], separated: set[object]) -> bool:
-    reduced: Expr | None = None
-    if isinstance(s, Store) and s.buffer not in separated and not any(mentions(i, lane) for i in s.indices):
-        if any(isinstance(x, Load) for i in s.indices for x in subexpressions(i)):
+def _is_independent(
+    s: ir.Stmt, lane: ir.Var, stores: dict[object, list[ir.Store]], separated: set[object]
+) -> bool:
+    reduced: ir.Expr | None = None
+    if (
+        isinstance(s, ir.Store)
+        and s.buffer not in separated
+        and not any(mentions(i, lane) for i in s.indices)
+    ):
+        if any(isinstance(x, ir.Load) for i in s.indices for x in ir.subexpressions(i)):
             return False
-        term = reduction_term(s, REDUCTIONS)
+        term = ir.reduction_term(s, REDUCTIONS)
         if len(stores[s.buffer]) > 1:
             return False
         if term is None:
@@ -179,11 +168,11 @@ def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]], separ
                 return False
         else:
             reduced = term[1]
-    for e in own_expressions(s) if reduced is None else (*s.indices, reduced):  # pyright: ignore
-        if isinstance(s, For) and is_varying(e, lane, stores):
+    for e in ir.own_expressions(s) if reduced is None else (*s.indices, reduced):  # pyright: ignore
+        if isinstance(s, ir.For) and is_varying(e, lane, stores):
             return False
-        for x in subexpressions(e):
-            if isinstance(x, Load) and x.buffer in stores and x.buffer not in separated:
+        for x in ir.subexpressions(e):
+            if isinstance(x, ir.Load) and x.buffer in stores and x.buffer not in separated:
                 target = stores[x.buffer][0]
                 if not same_indices(x.indices, target.indices):
                     return False
@@ -192,9 +181,9 @@ def _is_independent(s: Stmt, lane: Var, stores: dict[object, list[Store]], separ
     return True
 
 
-def is_varying(e: Expr, lane: Var, stores: dict[object, list[Store]]) -> bool:
+def is_varying(e: ir.Expr, lane: ir.Var, stores: dict[object, list[ir.Store]]) -> bool:
     """Whether an expression may differ between lanes."""
-    return any(x is lane or (isinstance(x, Load) and x.buffer in stores) for x in subexpressions(e))
+    return any(x is lane or (isinstance(x, ir.Load) and x.buffer in stores) for x in ir.subexpressions(e))
 
 
 def vector_widths(extent: int, most: int) -> list[tuple[int, int]]:

@@ -22,25 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ... import ir
 from ...arith import Domain, conjuncts, relax, simplify
-from ...ir import (
-    Binary,
-    Body,
-    Expr,
-    For,
-    If,
-    Program,
-    Rewriter,
-    Stmt,
-    Var,
-    all_of,
-    as_int,
-    binary,
-    changed,
-    const,
-    free_vars,
-    same_expr,
-)
 from ...ir.annotations import ONE_TAIL
 from .flatten import guarded
 from .model import MOST_TAILS, MOST_VERSIONS, TILE_KINDS
@@ -52,16 +35,16 @@ class Guard:
     """A test `value < limit` or `value >= limit` on a tile, in which the value goes from `first` to
     `first + width - 1`."""
 
-    test: Binary
+    test: ir.Binary
     limit: int
-    first: Expr  # over the loops outside of the tile
+    first: ir.Expr  # over the loops outside of the tile
     width: int
     depth: int  # the loop (counted from outside) that decides it
 
     def is_same(self, other: Guard) -> bool:
         """Whether both hold in the same tiles."""
         same_numbers = (self.test.op, self.limit, self.width) == (other.test.op, other.limit, other.width)
-        return same_numbers and same_expr(self.first, other.first)
+        return same_numbers and ir.same_expr(self.first, other.first)
 
     @property
     def extremes(self) -> tuple[int, int]:
@@ -70,41 +53,41 @@ class Guard:
         return (before, behind) if self.test.op == "<" else (behind, before)
 
     @property
-    def is_full(self) -> Expr:
-        return binary("<=" if self.test.op == "<" else ">=", self.first, const(self.extremes[0]))
+    def is_full(self) -> ir.Expr:
+        return ir.binary("<=" if self.test.op == "<" else ">=", self.first, ir.const(self.extremes[0]))
 
 
-def version_loops(program: Program) -> Program:
-    return changed(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
+def version_loops(program: ir.Program) -> ir.Program:
+    return ir.changed(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
 
 
-class _Versions(Rewriter):
+class _Versions(ir.Rewriter):
     """Goes down the loops; on the way, `loops` are the loops around, `versions` how many there may be, and
     `known` what conditions are as guards of a tile (they come again in every version)."""
 
     def __init__(
         self,
         domain: Domain,
-        loops: tuple[For, ...],
+        loops: tuple[ir.For, ...],
         versions: int,
-        known: dict[tuple[Expr, ...], Guard | None],
+        known: dict[tuple[ir.Expr, ...], Guard | None],
     ) -> None:
         self.domain, self.loops, self.versions, self.known = domain, loops, versions, known
 
-    def within(self, s: For) -> _Versions:
+    def within(self, s: ir.For) -> _Versions:
         return _Versions(inside(self.domain, s), (*self.loops, s), self.versions, self.known)
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if isinstance(s, For):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if isinstance(s, ir.For):
             inner = self.within(s)
             below = inner.body if s.kind in TILE_KINDS else inner.version_body
-            return changed(s, body=below(s.body))
+            return ir.changed(s, body=below(s.body))
         return super().stmt(s)
 
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: ir.Expr) -> ir.Expr:
         return e
 
-    def version_body(self, body: Body) -> Body:
+    def version_body(self, body: ir.Body) -> ir.Body:
         """The body of the innermost of `loops`, in as many versions as it decides tails."""
         depth = len(self.loops) - 1
         guards: list[Guard] = []
@@ -115,16 +98,16 @@ class _Versions(Rewriter):
             return self.separate_full_tiles(body, guards)
         return self.choose(body, guards, self.versions, self.domain)
 
-    def separate_full_tiles(self, body: Body, guards: list[Guard]) -> Body:
+    def separate_full_tiles(self, body: ir.Body, guards: list[Guard]) -> ir.Body:
         full = body
         for guard in guards:
             full = _Assume(self, guard, guard.extremes[0]).body(full)
         cut = [guard for guard in guards if tail_starts(guard, self.domain) != []]
         if not cut:
             return self.body(full)
-        return (If(all_of([guard.is_full for guard in cut]), self.body(full), self.body(body)),)
+        return (ir.If(ir.all_of([guard.is_full for guard in cut]), self.body(full), self.body(body)),)
 
-    def choose(self, body: Body, guards: list[Guard], versions: int, domain: Domain) -> Body:
+    def choose(self, body: ir.Body, guards: list[Guard], versions: int, domain: Domain) -> ir.Body:
         """`domain` knows what has been chosen before."""
         if not guards:
             return _Versions(self.domain, self.loops, versions, self.known).body(body)
@@ -139,23 +122,23 @@ class _Versions(Rewriter):
         # What the whole tile passes or not may be but a small part of the body: no reason for two of all.
         if count > versions or (guard.width == 1 and count > 1):
             return self.choose(body, rest, versions, domain)
-        chosen: Body = ()
+        chosen: ir.Body = ()
         for n, (start, version) in enumerate(
             zip(reversed(starts or [empty_start]), reversed(cut), strict=True)
         ):
-            here = binary("==", guard.first, const(start))
+            here = ir.binary("==", guard.first, ir.const(start))
             known = domain if start == empty_start else domain.with_fact(here)
             tail = self.choose(version, rest, versions // count, known)
-            chosen = (If(here, tail, chosen),) if n else tail
-        return (If(guard.is_full, self.choose(full, rest, versions, domain), chosen),)
+            chosen = (ir.If(here, tail, chosen),) if n else tail
+        return (ir.If(guard.is_full, self.choose(full, rest, versions, domain), chosen),)
 
-    def find_guards(self, body: Body, tile: tuple[For, ...]) -> list[Guard]:
+    def find_guards(self, body: ir.Body, tile: tuple[ir.For, ...]) -> list[Guard]:
         """The guards below, with the tile loops between here and them."""
         found: list[Guard] = []
         for s in body:
-            if isinstance(s, For):
+            if isinstance(s, ir.For):
                 found += self.within(s).find_guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
-            elif isinstance(s, If):
+            elif isinstance(s, ir.If):
                 for cond in conjuncts(s.cond) if not s.orelse else ():
                     guard = self.as_guard(cond, tile)
                     if guard is not None:
@@ -163,27 +146,27 @@ class _Versions(Rewriter):
                 found += self.find_guards(s.then, tile) + self.find_guards(s.orelse, tile)
         return found
 
-    def as_guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
+    def as_guard(self, cond: ir.Expr, tile: tuple[ir.For, ...]) -> Guard | None:
         """`cond` as a guard of the tile loops around it, if it is one."""
         key = (cond, *[f.var for f in tile])
         if key not in self.known:
             self.known[key] = self.derive_guard(cond, tile)
         return self.known[key]
 
-    def derive_guard(self, cond: Expr, tile: tuple[For, ...]) -> Guard | None:
-        if not isinstance(cond, Binary) or cond.op not in ("<", ">=") or cond.a.dtype != "int64":
+    def derive_guard(self, cond: ir.Expr, tile: tuple[ir.For, ...]) -> Guard | None:
+        if not isinstance(cond, ir.Binary) or cond.op not in ("<", ">=") or cond.a.dtype != "int64":
             return None
-        limit = as_int(cond.b)
+        limit = ir.as_int(cond.b)
         if limit is None or not tile or has_load(cond.a):
             return None
-        used = free_vars(cond.a)
-        relaxed: dict[Var, Expr | int] = {f.var: f.extent for f in tile if _among(f.var, used)}
+        used = ir.free_vars(cond.a)
+        relaxed: dict[ir.Var, ir.Expr | int] = {f.var: f.extent for f in tile if _among(f.var, used)}
         span = relax(cond.a, relaxed, self.domain)
-        width = as_int(span[1]) if span else None
+        width = ir.as_int(span[1]) if span else None
         if span is None or width is None:
             return None
         first = simplify(span[0], self.domain)
-        outer = free_vars(first)
+        outer = ir.free_vars(first)
         depths = [n for n, f in enumerate(self.loops) if _among(f.var, outer)]
         if not depths or len(depths) != len(outer):
             return None
@@ -204,41 +187,41 @@ def tail_starts(guard: Guard, domain: Domain) -> list[int] | None:
     return [*starts, guard.extremes[1]] if empty else [*starts]
 
 
-class _Assume(Rewriter):
+class _Assume(ir.Rewriter):
     """Knows where the tile of a guard starts."""
 
     def __init__(self, where: _Versions, guard: Guard, start: int) -> None:
         self.where, self.known, self.start = where, guard, start
-        self.tile: tuple[For, ...] = ()
+        self.tile: tuple[ir.For, ...] = ()
 
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: ir.Expr) -> ir.Expr:
         return e
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if isinstance(s, For):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if isinstance(s, ir.For):
             outer_where, outer_tile = self.where, self.tile
             self.where = outer_where.within(s)
             if s.kind in TILE_KINDS:
                 self.tile = (*self.tile, s)
             body = self.body(s.body)
             self.where, self.tile = outer_where, outer_tile
-            return changed(s, body=body) if body else ()
-        if isinstance(s, If) and not s.orelse:
-            cond = all_of([self.rewrite(c) for c in conjuncts(s.cond)])
+            return ir.changed(s, body=body) if body else ()
+        if isinstance(s, ir.If) and not s.orelse:
+            cond = ir.all_of([self.rewrite(c) for c in conjuncts(s.cond)])
             then = self.body(s.then)
             return guarded(cond, then) if then else ()
         return super().stmt(s)
 
-    def rewrite(self, cond: Expr) -> Expr:
+    def rewrite(self, cond: ir.Expr) -> ir.Expr:
         guard = self.where.as_guard(cond, self.tile)
         if guard is None or not guard.is_same(self.known):
             return cond
         if self.start in guard.extremes:
-            return const(self.start == guard.extremes[0], "bool")
-        within = binary("-", guard.test.a, guard.first)
-        known = binary(guard.test.op, within, const(guard.limit - self.start))
+            return ir.const(self.start == guard.extremes[0], "bool")
+        within = ir.binary("-", guard.test.a, guard.first)
+        known = ir.binary(guard.test.op, within, ir.const(guard.limit - self.start))
         return simplify(known, self.where.domain)
 
 
-def _among(var: Var, variables: list[Var]) -> bool:
+def _among(var: ir.Var, variables: list[ir.Var]) -> bool:
     return any(v is var for v in variables)

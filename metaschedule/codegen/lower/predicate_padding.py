@@ -11,45 +11,49 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...ir import Binary, Body, Const, Expr, If, Load, Select, Store, same_expr
+from ... import ir
 
 
-def predicate_padding(body: Body) -> Body:
+def predicate_padding(body: ir.Body) -> ir.Body:
     """Statements with each store under the condition that it adds or copies no padding zero, where it is of
     that form."""
-    return tuple([new for s in body for new in (predicate_store(s) if isinstance(s, Store) else (s,))])
+    return tuple([new for s in body for new in (predicate_store(s) if isinstance(s, ir.Store) else (s,))])
 
 
 @lru_cache(maxsize=1024)
-def predicate_store(s: Store) -> Body:
+def predicate_store(s: ir.Store) -> ir.Body:
     """The same for the same store: cost models remember what they have worked out of it."""
     value = s.value
-    if isinstance(value, Select) and isinstance(value.b, Const):
-        return Store(s.buffer, s.indices, value.b), If(value.cond, (Store(s.buffer, s.indices, value.a),))
-    if not isinstance(value, Binary) or value.op != "+":
+    if isinstance(value, ir.Select) and isinstance(value.b, ir.Const):
+        return ir.Store(s.buffer, s.indices, value.b), ir.If(
+            value.cond, (ir.Store(s.buffer, s.indices, value.a),)
+        )
+    if not isinstance(value, ir.Binary) or value.op != "+":
         return (s,)
     for own, term in ((value.a, value.b), (value.b, value.a)):
-        if isinstance(own, Load) and own.buffer is s.buffer and _same(own.indices, s.indices):
+        if isinstance(own, ir.Load) and own.buffer is s.buffer and _same(own.indices, s.indices):
             found = split_padding(term)
             if found is not None:
                 cond, factor = found
-                return (If(cond, (Store(s.buffer, s.indices, Binary("+", own, factor, value.dtype)),)),)
+                return (
+                    ir.If(cond, (ir.Store(s.buffer, s.indices, ir.Binary("+", own, factor, value.dtype)),)),
+                )
     return (s,)
 
 
-def split_padding(term: Expr) -> tuple[Expr, Expr] | None:
+def split_padding(term: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
     """(condition, term) of a product with a factor `select(condition, x, 0)`."""
-    if isinstance(term, Select) and isinstance(term.b, Const) and term.b.value == 0:
+    if isinstance(term, ir.Select) and isinstance(term.b, ir.Const) and term.b.value == 0:
         return term.cond, term.a
-    if isinstance(term, Binary) and term.op == "*":
+    if isinstance(term, ir.Binary) and term.op == "*":
         for inner, other, swap in ((term.a, term.b, False), (term.b, term.a, True)):
             found = split_padding(inner)
             if found is not None:
                 cond, factor = found
                 a, b = (other, factor) if swap else (factor, other)
-                return cond, Binary("*", a, b, term.dtype)
+                return cond, ir.Binary("*", a, b, term.dtype)
     return None
 
 
-def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
-    return all(map(same_expr, a, b))
+def _same(a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:
+    return all(map(ir.same_expr, a, b))

@@ -9,27 +9,27 @@ was written or parsed. What comes out of here the emitter takes for granted.
 
 from __future__ import annotations
 
+from ... import ir
 from ...arith import Domain
-from ...ir import Body, Expr, For, Program, Rewriter, Stmt, changed
 from .lanes import has_independent_lanes
 from .model import resolve_kind
 from .scope import inside
 
 
-def serialize_loops(program: Program) -> Program:
-    return changed(program, body=_Serialize().body(program.body))
+def serialize_loops(program: ir.Program) -> ir.Program:
+    return ir.changed(program, body=_Serialize().body(program.body))
 
 
-class _Serialize(Rewriter):
+class _Serialize(ir.Rewriter):
     def __init__(self) -> None:
         self.domain = Domain()
         self.around: tuple[str, ...] = ()
 
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: ir.Expr) -> ir.Expr:
         return e
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if not isinstance(s, For):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if not isinstance(s, ir.For):
             return super().stmt(s)
         domain, around = self.domain, self.around
         extent = s.fixed_extent
@@ -41,4 +41,4 @@ class _Serialize(Rewriter):
             self.around = (*around, kind)
         body = self.body(s.body)
         self.domain, self.around = domain, around
-        return changed(s, body=body, kind=kind)
+        return ir.changed(s, body=body, kind=kind)

@@ -19,8 +19,8 @@ from bisect import insort
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ... import ir
 from ...arith import iteration_map
-from ...ir import Body, Buffer, For, Program, Rewriter, Stmt, While, changed, free_vars, same_expr
 from .accesses import Use, accesses, common_loops
 from .compact import are_boxes_disjoint, touched, writes_first
 
@@ -32,13 +32,13 @@ PART_STATEMENTS = 16  # LLVM takes more than twice as long for a function of twi
 
 @dataclass
 class Storage:
-    shared: dict[Buffer, int] = field(default_factory=dict)  # offset in the shared workspace
-    private: dict[Buffer, int] = field(default_factory=dict)  # offset in a thread's workspace
-    stack: list[Buffer] = field(default_factory=list)
-    tables: list[Buffer] = field(default_factory=list)
+    shared: dict[ir.Buffer, int] = field(default_factory=dict)  # offset in the shared workspace
+    private: dict[ir.Buffer, int] = field(default_factory=dict)  # offset in a thread's workspace
+    stack: list[ir.Buffer] = field(default_factory=list)
+    tables: list[ir.Buffer] = field(default_factory=list)
     shared_bytes: int = 0
     private_bytes: int = 0
-    may_overlap: set[Buffer] = field(default_factory=set)  # whose room another buffer has before or after
+    may_overlap: set[ir.Buffer] = field(default_factory=set)  # whose room another buffer has before or after
 
     @property
     def shared_stride(self) -> int:
@@ -53,15 +53,15 @@ def round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def allocate_storage(program: Program, item_bytes: dict[str, int]) -> Storage:
+def allocate_storage(program: ir.Program, item_bytes: dict[str, int]) -> Storage:
     """A place for every buffer that is not a parameter."""
     uses = accesses(program)
     storage = Storage()
     numbers = {s: n for n, s in enumerate(program.body)}
-    stacks: Counter[For | int] = Counter()  # bytes on the stack of a function
-    shared: list[tuple[Buffer, tuple[int, int]]] = []
-    private: list[tuple[Buffer, tuple[int, int]]] = []
-    owners: dict[Buffer, For] = {}
+    stacks: Counter[ir.For | int] = Counter()  # bytes on the stack of a function
+    shared: list[tuple[ir.Buffer, tuple[int, int]]] = []
+    private: list[tuple[ir.Buffer, tuple[int, int]]] = []
+    owners: dict[ir.Buffer, ir.For] = {}
     for b in program.allocs:
         if b.data is not None:
             storage.tables.append(b)
@@ -97,10 +97,10 @@ def part_of(number: int) -> int:
     return number // PART_STATEMENTS
 
 
-def find_overlapping(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> set[Buffer]:
+def find_overlapping(offsets: dict[ir.Buffer, int], item_bytes: dict[str, int]) -> set[ir.Buffer]:
     """The buffers that overlap with another one in memory."""
-    found: set[Buffer] = set()
-    furthest: tuple[int, Buffer | None] = (0, None)  # where memory in use ends so far, and whose it is
+    found: set[ir.Buffer] = set()
+    furthest: tuple[int, ir.Buffer | None] = (0, None)  # where memory in use ends so far, and whose it is
     for b, at in sorted(offsets.items(), key=lambda item: item[1]):
         end, owner = furthest
         if owner is not None and at < end:
@@ -109,32 +109,32 @@ def find_overlapping(offsets: dict[Buffer, int], item_bytes: dict[str, int]) -> 
     return found
 
 
-def parallel_loop(group: list[Use]) -> For | None:
+def parallel_loop(group: list[Use]) -> ir.For | None:
     """The outermost parallel loop around all of some accesses."""
     return next((f for f in common_loops(group) if f.kind == "parallel"), None)
 
 
-def outlives(b: Buffer, uses: list[Use], loop: For) -> bool | None:
+def outlives(b: ir.Buffer, uses: list[Use], loop: ir.For) -> bool | None:
     """Whether an iteration of a parallel loop may read what the same iteration wrote the last time the loop
     ran. Each must then have elements of its own, or it is not known what was meant (None)."""
     path, loops = uses[0].path, uses[0].loops
-    if not any(isinstance(s, (For, While)) for s in path[: path.index(loop)]):
+    if not any(isinstance(s, (ir.For, ir.While)) for s in path[: path.index(loop)]):
         return False
     depth = loops.index(loop) + 1
     if writes_first(uses, depth):
         return False
     box = touched(b, uses, depth)
-    moving = {v for start, _ in box.ranges for v in free_vars(start)} | {loop.var}
+    moving = {v for start, _ in box.ranges for v in ir.free_vars(start)} | {loop.var}
     around = tuple(f for f in loops[:depth] if f.var in moving)
     return True if are_boxes_disjoint(box, around) or are_elements_distinct(uses, loop) else None
 
 
-def are_elements_distinct(uses: list[Use], loop: For) -> bool:
+def are_elements_distinct(uses: list[Use], loop: ir.For) -> bool:
     """Whether all accesses are to one place, and different iterations have different elements there."""
     first = uses[0]
-    if not all(all(map(same_expr, a.indices, first.indices)) for a in uses):
+    if not all(all(map(ir.same_expr, a.indices, first.indices)) for a in uses):
         return False
-    used = {v for index in first.indices for v in free_vars(index)}
+    used = {v for index in first.indices for v in ir.free_vars(index)}
     extents = {f.var: n for f in first.loops if f.var in used and (n := f.fixed_extent) is not None}
     if loop.var not in used or len(extents) != len(used):
         return False
@@ -142,10 +142,10 @@ def are_elements_distinct(uses: list[Use], loop: For) -> bool:
     return mapped is not None and mapped.injective
 
 
-def serialize_unsafe_parallel(program: Program) -> Program:
+def serialize_unsafe_parallel(program: ir.Program) -> ir.Program:
     """Parallel loops made serial where a buffer is used in a way that may carry values from one run of the
     loop to the next, and may be scratch memory of an iteration as well."""
-    unsafe: set[Stmt] = set()
+    unsafe: set[ir.Stmt] = set()
     uses = accesses(program)
     for b in program.allocs:
         loop = parallel_loop(uses[b]) if b.data is None and b in uses else None
@@ -153,30 +153,30 @@ def serialize_unsafe_parallel(program: Program) -> Program:
             unsafe.add(loop)
     if not unsafe:
         return program
-    return serialize_unsafe_parallel(changed(program, body=_Serial(unsafe).body(program.body)))
+    return serialize_unsafe_parallel(ir.changed(program, body=_Serial(unsafe).body(program.body)))
 
 
-class _Serial(Rewriter):
-    def __init__(self, loops: set[Stmt]) -> None:
+class _Serial(ir.Rewriter):
+    def __init__(self, loops: set[ir.Stmt]) -> None:
         self.loops = loops
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         new = super().stmt(s)
-        return changed(new, kind="serial") if s in self.loops else new
+        return ir.changed(new, kind="serial") if s in self.loops else new
 
 
-def lifetime(group: list[Use], numbers: dict[Stmt, int], depth: int) -> tuple[int, int]:
+def lifetime(group: list[Use], numbers: dict[ir.Stmt, int], depth: int) -> tuple[int, int]:
     """The first and the last of some numbered statements, `depth` deep in the tree, that touch a buffer."""
     at = [numbers[a.path[depth]] for a in group]
     return min(at), max(at)
 
 
 def assign_offsets(
-    buffers: list[tuple[Buffer, tuple[int, int]]], item_bytes: dict[str, int]
-) -> tuple[dict[Buffer, int], int]:
+    buffers: list[tuple[ir.Buffer, tuple[int, int]]], item_bytes: dict[str, int]
+) -> tuple[dict[ir.Buffer, int], int]:
     """Offsets such that buffers alive together do not overlap, largest first; and the total size."""
     done: list[tuple[int, int, tuple[int, int]]] = []  # start, end, lifetime
-    offsets: dict[Buffer, int] = {}
+    offsets: dict[ir.Buffer, int] = {}
     total = 0
     for b, life in sorted(buffers, key=lambda item: -item[0].room * item_bytes[item[0].dtype]):
         size = round_up(b.room * item_bytes[b.dtype])

@@ -8,11 +8,10 @@ indices that contain loaded values: is the index in range, given the conditions 
 A loaded value may be any of its dtype. Arithmetic on it wraps round, which `arith` ignores, so `range_of`
 goes through it with intervals that know:
 
->>> from metaschedule.ir import Buffer, Var, maximum, minimum
->>> index, i = Buffer("I", (8,), "int64"), Var("i")
->>> range_of(minimum(maximum(index[i], 0), 4) + 1, Facts())
+>>> index, i = ir.Buffer("I", (8,), "int64"), ir.Var("i")
+>>> range_of(ir.minimum(ir.maximum(index[i], 0), 4) + 1, Facts())
 (1, 5)
->>> range_of(index[i] + 1, Facts()) == integer_limits("int64")
+>>> range_of(index[i] + 1, Facts()) == ir.integer_limits("int64")
 True
 """
 
@@ -21,39 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ... import ir
 from ...arith import Domain, conjuncts
-from ...ir import (
-    Binary,
-    Block,
-    Body,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Program,
-    Select,
-    Stmt,
-    Store,
-    TupleStore,
-    Unary,
-    Var,
-    While,
-    as_int,
-    integer_limits,
-    is_integer,
-    operands,
-    own_expressions,
-    same_expr,
-    subexpressions,
-    walk,
-)
 from .scope import has_load
 
 Interval = tuple[int, int]
-Access = Load | Store
+Access = ir.Load | ir.Store
 NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
@@ -66,7 +38,7 @@ class Unproved:
         self.doubtful = doubtful  # names of buffers with an index that is not in range for all loops around
         self.enabled = enabled
         self.known: dict[Access, tuple[int, ...]] = {}  # axes to check
-        self.divisions: dict[Binary, bool] = {}
+        self.divisions: dict[ir.Binary, bool] = {}
 
     def axes(self, access: Access) -> tuple[int, ...]:
         if not self.enabled:
@@ -81,7 +53,7 @@ class Unproved:
             self.known[access] = found
         return found
 
-    def divides(self, e: Binary) -> bool:
+    def divides(self, e: ir.Binary) -> bool:
         return self.enabled and self.divisions.get(e, True)
 
 
@@ -90,7 +62,7 @@ def is_inside(access: Access, axis: int) -> bool:
     return low >= 0 and high < access.buffer.shape[axis]
 
 
-def find_unproved(program: Program, lowered: Program) -> Unproved:
+def find_unproved(program: ir.Program, lowered: ir.Program) -> Unproved:
     """The checks of `lowered`, which `program` has become."""
     source = _Source()
     source.body(program.body, Facts())
@@ -110,21 +82,21 @@ class Facts:
 
     def __init__(self, outer: Facts | None = None) -> None:
         self.outer = outer
-        self.var: Var | None = None
-        self.extent: Expr | None = None
-        self.cond: Expr | None = None
+        self.var: ir.Var | None = None
+        self.extent: ir.Expr | None = None
+        self.cond: ir.Expr | None = None
         self.truth = True
         self._domain: Domain | None = None
 
-    def with_loop(self, var: Var, extent: Expr) -> Facts:
+    def with_loop(self, var: ir.Var, extent: ir.Expr) -> Facts:
         new = Facts(self)
         new.var, new.extent = var, extent
         return new
 
-    def given(self, cond: Expr, truth: bool = True) -> Facts:
+    def given(self, cond: ir.Expr, truth: bool = True) -> Facts:
         new = self
         for part in conjuncts(cond) if truth else (cond,):
-            if not isinstance(part, Const):
+            if not isinstance(part, ir.Const):
                 new = Facts(new)
                 new.cond, new.truth = part, truth
         return new
@@ -154,7 +126,7 @@ class Facts:
             return domain.with_fact(self.cond if self.truth else ~self.cond)
         return domain
 
-    def comparisons(self) -> Iterator[tuple[str, Expr, Expr]]:
+    def comparisons(self) -> Iterator[tuple[str, ir.Expr, ir.Expr]]:
         """Those of integers that hold here."""
         at: Facts | None = self
         while at is not None:
@@ -163,40 +135,40 @@ class Facts:
             at = at.outer
 
 
-def comparisons(cond: Expr, truth: bool) -> Iterator[tuple[str, Expr, Expr]]:
+def comparisons(cond: ir.Expr, truth: bool) -> Iterator[tuple[str, ir.Expr, ir.Expr]]:
     stack = [(cond, truth)]
     while stack:
         e, holds = stack.pop()
-        if isinstance(e, Unary) and e.op == "not":
+        if isinstance(e, ir.Unary) and e.op == "not":
             stack.append((e.a, not holds))
-        elif isinstance(e, Binary) and e.op == ("and" if holds else "or"):
+        elif isinstance(e, ir.Binary) and e.op == ("and" if holds else "or"):
             stack += [(e.a, holds), (e.b, holds)]
-        elif isinstance(e, Binary) and e.op in NEGATED and is_integer(e.a.dtype):
+        elif isinstance(e, ir.Binary) and e.op in NEGATED and ir.is_integer(e.a.dtype):
             yield (e.op if holds else NEGATED[e.op]), e.a, e.b
 
 
-def places(roots: Iterator[Expr] | list[Expr], facts: Facts) -> Iterator[tuple[Expr, Facts]]:
+def places(roots: Iterator[ir.Expr] | list[ir.Expr], facts: Facts) -> Iterator[tuple[ir.Expr, Facts]]:
     """Every load and integer division that is evaluated, with what holds where it is."""
     stack = [(e, facts) for e in roots]
     seen: set[tuple[int, int]] = set()
     while stack:
         e, here = stack.pop()
-        if isinstance(e, (Var, Const)) or (id(e), id(here)) in seen:
+        if isinstance(e, (ir.Var, ir.Const)) or (id(e), id(here)) in seen:
             continue
         seen.add((id(e), id(here)))
-        if isinstance(e, Select):
+        if isinstance(e, ir.Select):
             stack += [(e.cond, here), (e.a, here.given(e.cond)), (e.b, here.given(e.cond, False))]
-        elif isinstance(e, Binary) and e.op in ("and", "or"):
+        elif isinstance(e, ir.Binary) and e.op in ("and", "or"):
             stack += [(e.a, here), (e.b, here.given(e.a, e.op == "and"))]
         else:
-            if isinstance(e, Load) or is_division(e):
+            if isinstance(e, ir.Load) or is_division(e):
                 yield e, here
-            stack += [(x, here) for x in operands(e)]
+            stack += [(x, here) for x in ir.operands(e)]
 
 
-def is_division(e: Expr) -> bool:
+def is_division(e: ir.Expr) -> bool:
     """Whether the divisor of an integer division may be zero, at first sight."""
-    return isinstance(e, Binary) and e.op in ("//", "%") and is_integer(e.dtype) and not as_int(e.b)
+    return isinstance(e, ir.Binary) and e.op in ("//", "%") and ir.is_integer(e.dtype) and not ir.as_int(e.b)
 
 
 # --- the program as it comes ----------------------------------------------------------------------
@@ -209,29 +181,29 @@ class _Source:
     doubtful: set[str] = field(default_factory=set)
     interesting: bool = False
 
-    def body(self, body: Body, facts: Facts) -> None:
+    def body(self, body: ir.Body, facts: Facts) -> None:
         for s in body:
             self.stmt(s, facts)
 
-    def stmt(self, s: Stmt, facts: Facts) -> None:
-        if isinstance(s, Block):
+    def stmt(self, s: ir.Stmt, facts: Facts) -> None:
+        if isinstance(s, ir.Block):
             self.block(s, facts)
             return
-        if isinstance(s, TupleStore):
+        if isinstance(s, ir.TupleStore):
             self.body(s.stores, facts)
             return
-        if isinstance(s, Store):
+        if isinstance(s, ir.Store):
             self.access(s, facts)
-        self.expressions(list(own_expressions(s)), facts)
-        if isinstance(s, For):
+        self.expressions(list(ir.own_expressions(s)), facts)
+        if isinstance(s, ir.For):
             self.body(s.body, facts.with_loop(s.var, s.extent))
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             self.body(s.then, facts.given(s.cond))
             self.body(s.orelse, facts.given(s.cond, False))
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             self.body(s.body, facts)
 
-    def block(self, s: Block, facts: Facts) -> None:
+    def block(self, s: ir.Block, facts: Facts) -> None:
         for cond in s.predicate:
             self.expressions([cond], facts)
             facts = facts.given(cond)
@@ -245,9 +217,9 @@ class _Source:
             inner = inner.with_loop(it.var, it.extent)
         self.body(s.init + s.body, inner)
 
-    def expressions(self, roots: list[Expr], facts: Facts) -> None:
+    def expressions(self, roots: list[ir.Expr], facts: Facts) -> None:
         for e, here in places(roots, facts):
-            if isinstance(e, Load):
+            if isinstance(e, ir.Load):
                 self.access(e, here)
             else:
                 self.interesting = True
@@ -260,27 +232,27 @@ class _Source:
                 self.doubtful.add(access.buffer.name)
 
 
-def accesses(s: Stmt) -> Iterator[Access]:
-    for x in walk(s):
-        if isinstance(x, Store):
+def accesses(s: ir.Stmt) -> Iterator[Access]:
+    for x in ir.walk(s):
+        if isinstance(x, ir.Store):
             yield x
-        for e in own_expressions(x):
-            yield from (y for y in subexpressions(e) if isinstance(y, Load))
+        for e in ir.own_expressions(x):
+            yield from (y for y in ir.subexpressions(e) if isinstance(y, ir.Load))
 
 
-def is_bound_inside(binding: Expr, extent: Expr, facts: Facts) -> bool:
+def is_bound_inside(binding: ir.Expr, extent: ir.Expr, facts: Facts) -> bool:
     """Whether an iterator is certainly bound to a value of its range."""
     if has_load(binding) or has_load(extent):
         return False
-    size = as_int(extent)
+    size = ir.as_int(extent)
     if size is not None:
         return is_within(binding, size, facts)
     return facts.domain.prove(binding >= 0) and facts.domain.prove(binding < extent)
 
 
-def is_within(index: Expr, extent: int, facts: Facts) -> bool:
+def is_within(index: ir.Expr, extent: int, facts: Facts) -> bool:
     """Whether an index without loads is in [0, extent)."""
-    value = as_int(index)
+    value = ir.as_int(index)
     if value is not None:
         return 0 <= value < extent
     return facts.domain.is_between(index, 0, extent - 1)
@@ -290,40 +262,40 @@ def is_within(index: Expr, extent: int, facts: Facts) -> bool:
 
 
 class _Lowered:
-    def __init__(self, program: Program, result: Unproved) -> None:
+    def __init__(self, program: ir.Program, result: Unproved) -> None:
         self.result = result
-        self.stored = {s.buffer for s in walk(program) if isinstance(s, Store)}
+        self.stored = {s.buffer for s in ir.walk(program) if isinstance(s, ir.Store)}
 
-    def body(self, body: Body, facts: Facts) -> None:
+    def body(self, body: ir.Body, facts: Facts) -> None:
         for s in body:
             self.stmt(s, facts)
 
-    def stmt(self, s: Stmt, facts: Facts) -> None:
-        if isinstance(s, TupleStore):
+    def stmt(self, s: ir.Stmt, facts: Facts) -> None:
+        if isinstance(s, ir.TupleStore):
             self.body(s.stores, facts)
             return
-        if isinstance(s, Store):
+        if isinstance(s, ir.Store):
             self.access(s, facts)
-        for e, here in places(own_expressions(s), facts):
-            if isinstance(e, Load):
+        for e, here in places(ir.own_expressions(s), facts):
+            if isinstance(e, ir.Load):
                 self.access(e, here)
-            elif isinstance(e, Binary):
+            elif isinstance(e, ir.Binary):
                 unsafe = not excludes_zero(e.b, here)
                 self.result.divisions[e] = self.result.divisions.get(e, False) or unsafe
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             self.body(s.body, facts.with_loop(s.var, s.extent))
-        elif isinstance(s, If):
+        elif isinstance(s, ir.If):
             then = facts
             for cond in conjuncts(s.cond):
                 then = then.given(cond) if self.lasts(cond) else then
             self.body(s.then, then)
             self.body(s.orelse, facts.given(s.cond, False) if self.lasts(s.cond) else facts)
-        elif isinstance(s, While):
+        elif isinstance(s, ir.While):
             self.body(s.body, facts)
 
-    def lasts(self, cond: Expr) -> bool:
+    def lasts(self, cond: ir.Expr) -> bool:
         """Whether nothing that a condition reads is stored to."""
-        return all(x.buffer not in self.stored for x in subexpressions(cond) if isinstance(x, Load))
+        return all(x.buffer not in self.stored for x in ir.subexpressions(cond) if isinstance(x, ir.Load))
 
     def access(self, access: Access, facts: Facts) -> None:
         """An access may be met at several places: what is not proved at one of them is checked."""
@@ -342,7 +314,7 @@ class _Lowered:
 # --- intervals of loaded values -------------------------------------------------------------------
 
 
-def range_of(e: Expr, facts: Facts) -> Interval:
+def range_of(e: ir.Expr, facts: Facts) -> Interval:
     """The least and the largest value that an integer expression can have, wrapped round as it may be."""
     low, high = unconditional(e, facts)
     for op, a, b in facts.comparisons():
@@ -355,16 +327,16 @@ def range_of(e: Expr, facts: Facts) -> Interval:
     return low, high
 
 
-def is_same(a: Expr, b: Expr) -> bool:
+def is_same(a: ir.Expr, b: ir.Expr) -> bool:
     """Whether two expressions have the same value: conversions to wider integers change none."""
-    return same_expr(narrowest(a), narrowest(b))
+    return ir.same_expr(narrowest(a), narrowest(b))
 
 
-def narrowest(e: Expr) -> Expr:
+def narrowest(e: ir.Expr) -> ir.Expr:
     while (
-        isinstance(e, Cast)
-        and is_integer(e.a.dtype)
-        and contains(integer_limits(e.dtype), integer_limits(e.a.dtype))
+        isinstance(e, ir.Cast)
+        and ir.is_integer(e.a.dtype)
+        and contains(ir.integer_limits(e.dtype), ir.integer_limits(e.a.dtype))
     ):
         e = e.a
     return e
@@ -382,12 +354,12 @@ def narrowed(interval: Interval, op: str, by: Interval) -> Interval:
     return low, high
 
 
-def excludes_zero(e: Expr, facts: Facts) -> bool:
+def excludes_zero(e: ir.Expr, facts: Facts) -> bool:
     low, high = range_of(e, facts)
     if low > 0 or high < 0:
         return True
     for op, a, b in facts.comparisons():
-        if op == "!=" and ((as_int(b) == 0 and is_same(a, e)) or (as_int(a) == 0 and is_same(b, e))):
+        if op == "!=" and ((ir.as_int(b) == 0 and is_same(a, e)) or (ir.as_int(a) == 0 and is_same(b, e))):
             return True
     return not has_load(e) and facts.domain.prove(e != 0)
 
@@ -398,40 +370,40 @@ def contains(outer: Interval, inner: Interval) -> bool:
 
 def fitted(found: Interval, dtype: str) -> Interval:
     """An interval of a dtype's values: all of them, if some wrap round."""
-    return found if contains(integer_limits(dtype), found) else integer_limits(dtype)
+    return found if contains(ir.integer_limits(dtype), found) else ir.integer_limits(dtype)
 
 
-def unconditional(e: Expr, facts: Facts) -> Interval:
+def unconditional(e: ir.Expr, facts: Facts) -> Interval:
     """`range_of` but for conditions on `e` as a whole."""
-    whole = integer_limits(e.dtype)
-    if isinstance(e, Const):
+    whole = ir.integer_limits(e.dtype)
+    if isinstance(e, ir.Const):
         return int(e.value), int(e.value)
-    if isinstance(e, Load):
+    if isinstance(e, ir.Load):
         data = e.buffer.data
         return (int(data.min()), int(data.max())) if data is not None and data.size else whole
     if not has_load(e):
         low, high = facts.domain.bounds(e)
         return fitted((whole[0] if low is None else low, whole[1] if high is None else high), e.dtype)
-    if isinstance(e, Binary):
+    if isinstance(e, ir.Binary):
         return fitted(arithmetic(e, whole, facts), e.dtype)
-    if isinstance(e, Select):
+    if isinstance(e, ir.Select):
         a, b = range_of(e.a, facts.given(e.cond)), range_of(e.b, facts.given(e.cond, False))
         return min(a[0], b[0]), max(a[1], b[1])
-    if isinstance(e, Cast) and is_integer(e.a.dtype):
+    if isinstance(e, ir.Cast) and ir.is_integer(e.a.dtype):
         return fitted(range_of(e.a, facts), e.dtype)
-    if isinstance(e, Cast) and e.a.dtype == "bool":
+    if isinstance(e, ir.Cast) and e.a.dtype == "bool":
         return 0, 1
-    if isinstance(e, Unary):
+    if isinstance(e, ir.Unary):
         low, high = range_of(e.a, facts)
         return fitted((-high, -low) if e.op == "-" else (-1 - high, -1 - low), e.dtype)
-    if isinstance(e, Call) and e.name == "abs":
+    if isinstance(e, ir.Call) and e.name == "abs":
         low, high = range_of(e.args[0], facts)
         least = 0 if low <= 0 <= high else min(abs(low), abs(high))
         return fitted((least, max(abs(low), abs(high))), e.dtype)
     return whole
 
 
-def arithmetic(e: Binary, whole: Interval, facts: Facts) -> Interval:
+def arithmetic(e: ir.Binary, whole: Interval, facts: Facts) -> Interval:
     """Of unbounded integers."""
     a, b = range_of(e.a, facts), range_of(e.b, facts)
     if e.op == "+":

@@ -12,25 +12,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ... import ir
 from ...affine.injective import is_injective
 from ...affine.interned import number
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Body,
-    Iter,
-    Load,
-    Store,
-    as_int,
-    expressions,
-    free_vars,
-    same_expr,
-    walk,
-)
 from ..state import State
 
 
-def order_matters(s: State, block: Block) -> str | None:
+def order_matters(s: State, block: ir.Block) -> str | None:
     """Why instances with different spatial iterators may depend on each other; None if they do not."""
     if s.children[block.name]:
         return "it has blocks inside"
@@ -38,17 +27,17 @@ def order_matters(s: State, block: Block) -> str | None:
 
 
 @lru_cache(maxsize=4096)  # no loop transformation changes these, and every replay asks again
-def _dependence(iters: tuple[Iter, ...], init: Body, body: Body) -> str | None:
-    spatial = {it.var: as_int(it.extent) for it in iters if it.kind == "spatial"}
+def _dependence(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> str | None:
+    spatial = {it.var: ir.as_int(it.extent) for it in iters if it.kind == "spatial"}
     moving = {v: n for v, n in spatial.items() if n != 1}
-    stores = [x for x in walk((*init, *body)) if isinstance(x, Store)]
+    stores = [x for x in ir.walk((*init, *body)) if isinstance(x, ir.Store)]
     if not stores:
         return "it stores nothing that could be seen"
     for store in stores:
         first = next(x for x in stores if x.buffer is store.buffer)
-        if not all(map(same_expr, first.indices, store.indices)):
+        if not all(map(ir.same_expr, first.indices, store.indices)):
             return f"it stores to several elements of {store.buffer.name}"
-        used = {v for index in store.indices for v in free_vars(index)}
+        used = {v for index in store.indices for v in ir.free_vars(index)}
         if not used <= set(spatial):
             return f"where it stores to {store.buffer.name} depends on more than its spatial iterators"
         if (
@@ -56,15 +45,15 @@ def _dependence(iters: tuple[Iter, ...], init: Body, body: Body) -> str | None:
             or is_injective([(e, number(1)) for e in store.indices], spatial) is not True
         ):
             return f"several instances may store to the same element of {store.buffer.name}"
-    for e in expressions((*init, *body)):
-        if isinstance(e, Load):
+    for e in ir.expressions((*init, *body)):
+        if isinstance(e, ir.Load):
             mine = next((x for x in stores if x.buffer is e.buffer), None)
-            if mine is not None and not all(map(same_expr, e.indices, mine.indices)):
+            if mine is not None and not all(map(ir.same_expr, e.indices, mine.indices)):
                 return f"it reads elements of {e.buffer.name} that other instances store"
     return None
 
 
-def check_independent(s: State, block: Block) -> None:
+def check_independent(s: State, block: ir.Block) -> None:
     """Raises if instances of a block with different spatial iterators may see what others write."""
     why = order_matters(s, block)
     if why and not stores_tiles(block):
@@ -72,14 +61,14 @@ def check_independent(s: State, block: Block) -> None:
                             marks={block.name: why})  # fmt: skip
 
 
-def stores_tiles(block: Block) -> bool:
+def stores_tiles(block: ir.Block) -> bool:
     """Whether blocks with loops inside write tiles that do not overlap, and read no others."""
     read = {r.buffer for r in block.reads}
     if any(w.buffer in read for w in block.writes) or not block.writes:
         return False
-    spatial = {it.var: as_int(it.extent) for it in block.iters if it.kind == "spatial"}
+    spatial = {it.var: ir.as_int(it.extent) for it in block.iters if it.kind == "spatial"}
     for region in block.writes:
-        used = {v for start, _ in region.ranges for v in free_vars(start)}
+        used = {v for start, _ in region.ranges for v in ir.free_vars(start)}
         if not used <= set(spatial) or is_injective(region.ranges, spatial) is not True:
             return False
     return True

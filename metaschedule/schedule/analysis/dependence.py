@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ... import ir
 from ...affine.access import Access, accessed, accesses_of
 from ...affine.alias import are_told_apart, may_alias, may_meet_later
 from ...affine.cover import covers
 from ...affine.definitions import leaf_loops_by_kind
 from ...affine.view import View
-from ...ir import Block, Buffer, For, If, Var
 from ..state import State
 from .effects import touch, users
 from .must_write import stored_indices
@@ -31,25 +31,25 @@ from .reducers import commutes
 class AccessesBelow:
     """What a part of the program reads and writes."""
 
-    accesses: dict[Buffer, list[Access]] = field(default_factory=dict)
-    written: dict[Buffer, None] = field(default_factory=dict)  # in order
-    loaded: set[Buffer] = field(default_factory=set)  # read by extents, conditions and bindings
+    accesses: dict[ir.Buffer, list[Access]] = field(default_factory=dict)
+    written: dict[ir.Buffer, None] = field(default_factory=dict)  # in order
+    loaded: set[ir.Buffer] = field(default_factory=set)  # read by extents, conditions and bindings
     problem: str | None = None  # why this is not all that is touched
 
 
-def accesses_below(s: State, loop: Var) -> AccessesBelow:
+def accesses_below(s: State, loop: ir.Var) -> AccessesBelow:
     """What the body of a loop reads and writes, in program order."""
     found = AccessesBelow()
     for key in s.statements_below(loop):
         node = s.nodes[key]
         if loaded := touch(node).loaded:
             found.loaded |= loaded
-        if type(node) is Block:
+        if type(node) is ir.Block:
             for a in accesses_of(node):
                 found.accesses.setdefault(a.buffer, []).append(a)
                 if a.is_write:
                     found.written[a.buffer] = None
-        elif type(node) is not For and not (type(node) is If and s.children[key]):
+        elif type(node) is not ir.For and not (type(node) is ir.If and s.children[key]):
             found.problem = "there is a statement outside of any block"
     return found
 
@@ -57,7 +57,7 @@ def accesses_below(s: State, loop: Var) -> AccessesBelow:
 # --- iterations of one loop -----------------------------------------------------------------------
 
 
-def loop_carried_dependence(s: State, loop: Var, reductions: bool = False) -> str | None:
+def loop_carried_dependence(s: State, loop: ir.Var, reductions: bool = False) -> str | None:
     """Why iterations of a loop may depend on each other; None if they certainly do not. With `reductions`,
     those of a reduction that commutes are not held against it."""
     extent = s.fixed_extent(loop)
@@ -97,14 +97,14 @@ def conflicting(uses: list[Access]) -> Iterator[tuple[Access, Access]]:
                 yield a, b
 
 
-def reduces_over(s: State, block: Block, loop: Var) -> bool:
+def reduces_over(s: State, block: ir.Block, loop: ir.Var) -> bool:
     return loop in leaf_loops_by_kind(s, block)[1]
 
 
 # --- intermediates of one iteration ---------------------------------------------------------------
 
 
-def is_private(s: State, loop: Var, buffer: Buffer, uses: list[Access]) -> bool:
+def is_private(s: State, loop: ir.Var, buffer: ir.Buffer, uses: list[Access]) -> bool:
     """Whether each iteration may have its own copy of a buffer: nothing outside of the loop touches it, and
     what is read has been written in the same iteration."""
     scope = s.scope(loop)
@@ -140,7 +140,7 @@ def is_filled(s: State, write: Access, read: Access) -> bool:
 # --- loops that follow one another ----------------------------------------------------------------
 
 
-def fusion_preventing_dependence(s: State, loops: list[Var]) -> str | None:
+def fusion_preventing_dependence(s: State, loops: list[ir.Var]) -> str | None:
     """Why loops that follow one another may not become one: an iteration of a later loop needs or disturbs
     iterations of an earlier one that would come after it. None if that is certainly not so."""
     parts = [accesses_below(s, v) for v in loops]

@@ -10,27 +10,12 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ... import ir
 from ...affine.definitions import leaf_loops_by_kind
-from ...ir import (
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Iter,
-    Region,
-    Stmt,
-    Store,
-    Var,
-    loads,
-    own_expressions,
-    walk,
-)
 from ..state import ROOT, Key, State
 from .block_dependence import order_matters
 
-Buffers = frozenset[Buffer]
+Buffers = frozenset[ir.Buffer]
 NONE: Buffers = frozenset()
 
 
@@ -42,49 +27,49 @@ class Touch:
     writes: Buffers
     loaded: Buffers  # by extents, conditions, bindings: outside of the bodies of blocks
 
-    def reads_from(self, buffer: Buffer) -> bool:
+    def reads_from(self, buffer: ir.Buffer) -> bool:
         return buffer in self.reads or buffer in self.loaded
 
-    def uses(self, buffer: Buffer) -> bool:
+    def uses(self, buffer: ir.Buffer) -> bool:
         return buffer in self.writes or buffer in self.reads or buffer in self.loaded
 
 
 NOTHING = Touch(NONE, NONE, NONE)
 
 
-def touch(node: Stmt) -> Touch:
+def touch(node: ir.Stmt) -> Touch:
     """What a node of the tree itself touches (not what the tree has below it)."""
-    return NOTHING if type(node) is For and type(node.extent) is Const else _touch(node)
+    return NOTHING if type(node) is ir.For and type(node.extent) is ir.Const else _touch(node)
 
 
 @lru_cache(maxsize=1024)  # records do not change, and every step asks about all of them
-def _touch(node: Stmt) -> Touch:
-    if isinstance(node, Block):
+def _touch(node: ir.Stmt) -> Touch:
+    if isinstance(node, ir.Block):
         return _block_touch(node.reads, node.writes, node.iters, node.bindings, node.predicate)
-    if isinstance(node, For):
+    if isinstance(node, ir.For):
         return Touch(NONE, NONE, loaded_by(node.extent))
-    reads = loaded_by(*[e for x in walk(node) for e in own_expressions(x)])
-    writes = frozenset([x.buffer for x in walk(node) if isinstance(x, Store)])
-    return Touch(reads, writes, loaded_by(node.cond) if isinstance(node, If) else NONE)
+    reads = loaded_by(*[e for x in ir.walk(node) for e in ir.own_expressions(x)])
+    writes = frozenset([x.buffer for x in ir.walk(node) if isinstance(x, ir.Store)])
+    return Touch(reads, writes, loaded_by(node.cond) if isinstance(node, ir.If) else NONE)
 
 
 @lru_cache(maxsize=8192)  # a replay makes new records of the same parts
 def _block_touch(
-    reads: tuple[Region, ...],
-    writes: tuple[Region, ...],
-    iters: tuple[Iter, ...],
-    bindings: tuple[Expr, ...],
-    tests: tuple[Expr, ...],
+    reads: tuple[ir.Region, ...],
+    writes: tuple[ir.Region, ...],
+    iters: tuple[ir.Iter, ...],
+    bindings: tuple[ir.Expr, ...],
+    tests: tuple[ir.Expr, ...],
 ) -> Touch:
     read, written = [frozenset([r.buffer for r in regions]) for regions in (reads, writes)]
     return Touch(read, written, loaded_by(*bindings, *tests, *[it.extent for it in iters]))
 
 
-def loaded_by(*exprs: Expr) -> Buffers:
-    return frozenset([x.buffer for x in loads(*exprs)])
+def loaded_by(*exprs: ir.Expr) -> Buffers:
+    return frozenset([x.buffer for x in ir.loads(*exprs)])
 
 
-def users(s: State, keys: Iterable[Key], buffer: Buffer) -> list[Key]:
+def users(s: State, keys: Iterable[Key], buffer: ir.Buffer) -> list[Key]:
     """Those of some nodes that use a buffer."""
     touched = [(key, touch(s.nodes[key])) for key in keys]
     return [key for key, what in touched if what is not NOTHING and what.uses(buffer)]
@@ -114,7 +99,7 @@ def effects(s: State, key: Key = ROOT) -> list[Effect]:
     while waiting:
         at = waiting.pop()
         node, below = s.nodes[at], s.children[at]
-        if type(node) is For and type(node.extent) is Const:
+        if type(node) is ir.For and type(node.extent) is ir.Const:
             waiting += reversed(below)
             continue
         touched = touch(node)
@@ -123,16 +108,16 @@ def effects(s: State, key: Key = ROOT) -> list[Effect]:
         if below:
             waiting += reversed(below)
         else:
-            found.append(Effect(at, touched.reads, touched.writes, not isinstance(node, Block)))
+            found.append(Effect(at, touched.reads, touched.writes, not isinstance(node, ir.Block)))
     return found
 
 
-def shared_variables(s: State, a: Key, b: Key) -> set[Var]:
+def shared_variables(s: State, a: Key, b: Key) -> set[ir.Var]:
     """The loops around both nodes, and the iterators of blocks around both."""
-    found: set[Var] = set()
+    found: set[ir.Var] = set()
     key = s.lowest_common_ancestor(a, s.parent[b])
     while key is not ROOT:
-        if isinstance(key, Var):
+        if isinstance(key, ir.Var):
             found.add(key)
         elif isinstance(key, str):
             found.update([it.var for it in s.nodes[key].iters])
@@ -141,7 +126,7 @@ def shared_variables(s: State, a: Key, b: Key) -> set[Var]:
 
 
 def why_sources_change(
-    s: State, events: list[Effect], sources: Set[Buffer], reader: Key, parallel: bool = True
+    s: State, events: list[Effect], sources: Set[ir.Buffer], reader: Key, parallel: bool = True
 ) -> str | None:
     """Why `sources`, as the block `reader` sees them, may be other values at some later place; None if they
     are final: written before it only, and never again with another value. `parallel`: the later place may be

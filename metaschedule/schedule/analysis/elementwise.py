@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ... import ir
 from ...arith import Domain
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Load, Store, loads
 from ..state import ROOT, Key, State
 from .effects import Effect
 
 
-def single_store(s: State, block: Block) -> Store:
+def single_store(s: State, block: ir.Block) -> ir.Store:
     """The store that is all a block does; raises if the block is not an element-wise stage."""
     marks = {block.name: "this block"}
     if not block.iters:
@@ -22,7 +22,7 @@ def single_store(s: State, block: Block) -> Store:
             marks,
             "only element-wise stages are inlined; fuse_reduction_epilogue puts a stage into a reduction",
         )
-    if s.children[block.name] or len(block.body) != 1 or not isinstance(block.body[0], Store):
+    if s.children[block.name] or len(block.body) != 1 or not isinstance(block.body[0], ir.Store):
         raise ScheduleError(f"block {block.name!r} does more than one store", marks)
     store = block.body[0]
     if block.allocs or any(load.buffer is store.buffer for load in stored_loads(store)):
@@ -30,18 +30,18 @@ def single_store(s: State, block: Block) -> Store:
     return store
 
 
-def stored_loads(store: Store) -> list[Load]:
-    return loads(*store.indices, store.value)
+def stored_loads(store: ir.Store) -> list[ir.Load]:
+    return ir.loads(*store.indices, store.value)
 
 
-def check_private(s: State, buffer: Buffer, block: Block) -> None:
+def check_private(s: State, buffer: ir.Buffer, block: ir.Block) -> None:
     if any(buffer is b for b in s.original.outputs):
         raise ScheduleError(
             f"{buffer.name} is an output of the program", marks={block.name: f"writes {buffer.name}"}
         )
 
 
-def check_only_writer(events: list[Effect], buffer: Buffer, block: Block) -> None:
+def check_only_writer(events: list[Effect], buffer: ir.Buffer, block: ir.Block) -> None:
     for event in events:
         if buffer in event.writes and event.key is not block.name:
             raise ScheduleError(
@@ -50,7 +50,7 @@ def check_only_writer(events: list[Effect], buffer: Buffer, block: Block) -> Non
             )
 
 
-def check_one_scope(s: State, event: Effect, block: Block, buffer: Buffer) -> None:
+def check_one_scope(s: State, event: Effect, block: ir.Block, buffer: ir.Buffer) -> None:
     marks: dict[Any, str] = {block.name: f"writes {buffer.name}", event.key: f"reads {buffer.name}"}
     if event.outside:
         raise ScheduleError(f"{buffer.name} is read outside of block bodies", marks)
@@ -58,7 +58,7 @@ def check_one_scope(s: State, event: Effect, block: Block, buffer: Buffer) -> No
         raise ScheduleError("the two blocks are not in the same scope", marks)
 
 
-def remove(s: State, key: Key, buffer: Buffer) -> None:
+def remove(s: State, key: Key, buffer: ir.Buffer) -> None:
     """Take out a block, the loops that have nothing else in them, and the buffer between the blocks."""
     s.allocs = tuple([b for b in s.allocs if b is not buffer])
     for above in s.ancestors(key):
@@ -72,5 +72,5 @@ def remove(s: State, key: Key, buffer: Buffer) -> None:
         key = parent
 
 
-def domain_of(block: Block) -> Domain:
-    return Domain({it.var: it.extent for it in block.iters if not loads(it.extent)})
+def domain_of(block: ir.Block) -> Domain:
+    return Domain({it.var: it.extent for it in block.iters if not ir.loads(it.extent)})

@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ... import ir
 from ...arith import IndexMap
 from ...errors import ScheduleError
-from ...ir import Expr, Operand, Var, binary, const, substitute, unary
 from .limits import check_elements
 
 Texts = tuple[str, ...]
-Spec = Callable[..., Sequence[Operand] | Operand] | str | Sequence[str]
+Spec = Callable[..., Sequence[ir.Operand] | ir.Operand] | str | Sequence[str]
 OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 MOST_CHARACTERS = 2000
 MOST_OUTPUTS = 32
@@ -36,8 +36,8 @@ def index_texts(spec: Any, ndim: int) -> Texts:
     if callable(spec):
         f: Any = spec
         found = IndexMap.from_function(f, ndim)
-        names = {v: Var(f"i{n}") for n, v in enumerate(found.inputs)}
-        return tuple([str(substitute(e, names)) for e in found.outputs])
+        names = {v: ir.Var(f"i{n}") for n, v in enumerate(found.inputs)}
+        return tuple([str(ir.substitute(e, names)) for e in found.outputs])
     if isinstance(spec, str):
         return lambda_texts(spec)
     return tuple(spec)
@@ -70,7 +70,7 @@ def lambda_texts(text: str) -> Texts:
     tree = parsed(text)
     if not isinstance(tree, ast.Lambda):
         raise ScheduleError(f"the index map {text!r:.80} is not a lambda", help=HELP)
-    names: dict[str, Expr] = {a.arg: Var(f"i{n}") for n, a in enumerate(tree.args.args)}
+    names: dict[str, ir.Expr] = {a.arg: ir.Var(f"i{n}") for n, a in enumerate(tree.args.args)}
     body = tree.body
     parts = body.elts if isinstance(body, (ast.Tuple, ast.List)) else [body]
     return tuple([str(expression(part, names, text)) for part in parts])
@@ -81,8 +81,8 @@ def index_map(texts: Texts, ndim: int) -> IndexMap:
     """The map that texts describe, of `ndim` indices; raises `ScheduleError` if they describe none."""
     if not 0 < len(texts) <= MOST_OUTPUTS:
         raise ScheduleError(f"{texts!r:.80} is no index map", help=HELP)
-    inputs = tuple([Var(f"i{n}") for n in range(ndim)])
-    names: dict[str, Expr] = {v.name: v for v in inputs}
+    inputs = tuple([ir.Var(f"i{n}") for n in range(ndim)])
+    names: dict[str, ir.Expr] = {v.name: v for v in inputs}
     return IndexMap(inputs, tuple([expression(parsed(t), names, t) for t in texts]))
 
 
@@ -95,7 +95,7 @@ def parsed(text: str) -> ast.expr:
         raise ScheduleError(f"the index map {text!r:.80} cannot be read", help=HELP) from None
 
 
-def expression(node: ast.expr, names: Mapping[str, Expr], text: str) -> Expr:
+def expression(node: ast.expr, names: Mapping[str, ir.Expr], text: str) -> ir.Expr:
     """A syntax tree as an index expression."""
     try:
         return build(node, names)
@@ -108,15 +108,15 @@ def expression(node: ast.expr, names: Mapping[str, Expr], text: str) -> Expr:
         ) from None
 
 
-def build(node: ast.expr, names: Mapping[str, Expr]) -> Expr:
+def build(node: ast.expr, names: Mapping[str, ir.Expr]) -> ir.Expr:
     if isinstance(node, ast.Name):
         return names[node.id]
     if isinstance(node, ast.Constant) and type(node.value) is int:
-        return const(node.value)
+        return ir.const(node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return unary("-", build(node.operand, names))
+        return ir.unary("-", build(node.operand, names))
     if isinstance(node, ast.BinOp):
-        return binary(OPERATORS[type(node.op)], build(node.left, names), build(node.right, names))
+        return ir.binary(OPERATORS[type(node.op)], build(node.left, names), build(node.right, names))
     raise ValueError
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ... import ir
 from ...affine.definitions import (
     FusedDigit,
     are_independent,
@@ -22,29 +23,16 @@ from ...affine.nest import Nest
 from ...affine.view import Interval, View
 from ...arith import Domain, IterationMap, iteration_map, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Const,
-    Expr,
-    Iter,
-    Var,
-    as_int,
-    const,
-    free_vars,
-    loads,
-    substitute,
-)
 from ..state import ROOT, Key, State
 from .effects import touch
 
-ZERO, ONE = const(0), const(1)
+ZERO, ONE = ir.const(0), ir.const(1)
 
 
-def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
+def check_kinds_apart(s: State, block: ir.Block) -> tuple[set[ir.Var], set[ir.Var]]:
     """`leaf_loops_by_kind`; raises if a loop drives iterators of both kinds, or loaded values do."""
     for e in (*block.bindings, *block.predicate) if touch(block).loaded else ():
-        if loads(e):
+        if ir.loads(e):
             raise ScheduleError(
                 f"where block {block.name!r} runs depends on loaded values: {e}",
                 marks={block.name: "its bindings or predicate load"},
@@ -60,7 +48,7 @@ def check_kinds_apart(s: State, block: Block) -> tuple[set[Var], set[Var]]:
     return spatial, reducing
 
 
-def enclosing_iters(s: State, key: Key) -> tuple[Iter, ...]:
+def enclosing_iters(s: State, key: Key) -> tuple[ir.Iter, ...]:
     """The iterators of the block that a node is in."""
     scope = s.scope(key)
     return s.nodes[scope].iters if scope is not ROOT else ()
@@ -77,54 +65,54 @@ def domain_within(s: State, key: Key) -> Domain:
 # --- every instance -------------------------------------------------------------------------------
 
 
-def covers_domain(s: State, block: Block) -> bool:
+def covers_domain(s: State, block: ir.Block) -> bool:
     """Whether the loops around a block, within its scope, certainly reach every point of its iterators."""
-    if any(as_int(it.extent) == 0 for it in block.iters):
+    if any(ir.as_int(it.extent) == 0 for it in block.iters):
         return True  # there is none
     for key in s.ancestors(block.name):
         if isinstance(key, str):
             break
-        if not isinstance(key, Var) or (s.fixed_extent(key) or 0) < 1:
+        if not isinstance(key, ir.Var) or (s.fixed_extent(key) or 0) < 1:
             return False  # under a condition, or in a loop that may be empty
     return bound_plainly(s, block) or bound_onto(s, block)
 
 
-def bound_plainly(s: Nest, block: Block) -> bool:
+def bound_plainly(s: Nest, block: ir.Block) -> bool:
     """Each iterator is a loop of its own or was one, and the predicate is that of splits. Splitting and
     fusing lose no point, so nothing needs to be proved."""
-    bound: list[Var] = []
+    bound: list[ir.Var] = []
     for it, binding in zip(block.iters, block.bindings, strict=True):
-        size = as_int(it.extent)
-        if type(binding) is Var:
+        size = ir.as_int(it.extent)
+        if type(binding) is ir.Var:
             if size is None or s.fixed_extent(binding) != size:
                 return False
             bound.append(binding)
-        elif as_int(binding) != 0 or size != 1:
+        elif ir.as_int(binding) != 0 or size != 1:
             return False
     return excludes_nothing(s, block.predicate, bound) and are_independent(s, bound)
 
 
-def bound_onto(s: State, block: Block) -> bool:
-    sizes = [as_int(it.extent) for it in block.iters]
+def bound_onto(s: State, block: ir.Block) -> bool:
+    sizes = [ir.as_int(it.extent) for it in block.iters]
     mapped = None if None in sizes else mapped_bindings(s, block, unused=False)
     wanted = [(0, n - 1) for n in sizes if n is not None]
     return mapped is not None and mapped.surjective and list(mapped.ranges) == wanted
 
 
-def binds_injectively(s: State, block: Block) -> bool:
+def binds_injectively(s: State, block: ir.Block) -> bool:
     """Whether no two iterations of the loops around a block, within its scope, run the same instance."""
     mapped = mapped_bindings(s, block, unused=True)
     return mapped is not None and mapped.injective
 
 
-def mapped_bindings(s: State, block: Block, unused: bool) -> IterationMap | None:
+def mapped_bindings(s: State, block: ir.Block, unused: bool) -> IterationMap | None:
     """The bindings as a map of the loops around, with or without those that nothing mentions."""
     bindings = [s.resolve(b) for b in block.bindings]
     predicate = [s.resolve(p) for p in block.predicate]
-    used = {v for e in (*bindings, *predicate) for v in free_vars(e)}
+    used = {v for e in (*bindings, *predicate) for v in ir.free_vars(e)}
     loops = [v for v in s.loops_around(block.name) if unused or v in used]
     extents = {v: n for v in loops if (n := s.fixed_extent(v)) is not None}
-    if len(extents) != len(loops) or not used <= set(loops) or loads(*predicate):
+    if len(extents) != len(loops) or not used <= set(loops) or ir.loads(*predicate):
         return None
     return iteration_map(bindings, extents, predicate)
 
@@ -138,17 +126,17 @@ class Reach(NamedTuple):
     last: int
 
 
-def reach_of(view: View, block: Block) -> tuple[list[Reach], list[Expr]]:
+def reach_of(view: View, block: ir.Block) -> tuple[list[Reach], list[ir.Expr]]:
     """What each iterator of a block, all of constant extents, reaches inside of a view; and the tests of the
     block that say more than that."""
-    sizes = [as_int(it.extent) or 0 for it in block.iters]
+    sizes = [ir.as_int(it.extent) or 0 for it in block.iters]
     if not view.outside and bound_plainly(view.s, block):
         return [Reach(Interval({}, 0, n), 0, n - 1) for n in sizes], []
     found: list[Reach] = []
     for binding, n in zip(block.bindings, sizes, strict=True):
         x = clip(view.interval(binding, ONE, block, NO_ITERATORS, n), 0, n - 1)
         found.append(Reach(x, x.offset, x.end - 1) if x.is_fixed else Reach(x, 0, n - 1))
-    rest: list[Expr] = []
+    rest: list[ir.Expr] = []
     bound = [v for b in block.bindings for v in variables(b)]
     for test in block.predicate:
         if excludes_nothing(view.s, [test], bound):
@@ -165,29 +153,29 @@ def reach_of(view: View, block: Block) -> tuple[list[Reach], list[Expr]]:
     return found, rest
 
 
-def over_iterators(s: State, block: Block, test: Expr) -> Expr | None:
+def over_iterators(s: State, block: ir.Block, test: ir.Expr) -> ir.Expr | None:
     """A condition of the loops around a block as one of its iterators; None if it is more than that."""
-    known: dict[Var, Expr] = {
-        b: it.var for it, b in zip(block.iters, block.bindings, strict=True) if type(b) is Var
+    known: dict[ir.Var, ir.Expr] = {
+        b: it.var for it, b in zip(block.iters, block.bindings, strict=True) if type(b) is ir.Var
     }
     while missing := [v for v in variables(test) if v not in known]:
         for var in missing:
             value = ZERO if s.fixed_extent(var) == 1 else s.definition(var)
             if value is None:
                 return None
-            test = substitute(test, {var: value})
-    return substitute(test, known)
+            test = ir.substitute(test, {var: value})
+    return ir.substitute(test, known)
 
 
 # --- once -----------------------------------------------------------------------------------------
 
 
-def runs_once_per_point(s: State, block: Block, loops: Sequence[Var]) -> bool:
+def runs_once_per_point(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> bool:
     """Whether `loops` run every point of a block's iterators exactly once, and every extent is a constant."""
     if bound_plainly(s, block) and leaf_loops_of(s, block.bindings) <= {*loops} and are_told(s, block, loops):
         return True
-    extents = [as_int(it.extent) for it in block.iters]
-    sizes = {v: n for v in loops if (n := as_int(s.extents[v])) is not None}
+    extents = [ir.as_int(it.extent) for it in block.iters]
+    sizes = {v: n for v in loops if (n := ir.as_int(s.extents[v])) is not None}
     if None in extents or len(sizes) != len(loops) or block.predicate:
         return False
     found = iteration_map([s.resolve(b) for b in block.bindings], sizes)
@@ -196,12 +184,12 @@ def runs_once_per_point(s: State, block: Block, loops: Sequence[Var]) -> bool:
     )
 
 
-def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
+def check_once(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> None:
     """Raises unless distinct points of `loops` (those outside being fixed) are distinct instances."""
     if are_told(s, block, loops):
         return
     inside = set(loops)
-    extents = {it.var: as_int(it.extent) for it in enclosing_iters(s, block.name)}
+    extents = {it.var: ir.as_int(it.extent) for it in enclosing_iters(s, block.name)}
     extents |= {v: s.fixed_extent(v) for v in s.loops_around(block.name)}
     outer = [v for v in extents if v not in inside]
     known = {v: n for v, n in extents.items() if n is not None}
@@ -216,14 +204,14 @@ def check_once(s: State, block: Block, loops: Sequence[Var]) -> None:
         )
 
 
-def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
+def are_told(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> bool:
     """Whether what a block is bound to tells the iterations of loops, those outside being fixed: variables
     as they are, or moved by what is fixed."""
     inside = {*loops}
-    found: list[Var] = []
+    found: list[ir.Var] = []
     for binding in block.bindings:
         moving = [x for x, _ in form_of(binding)[0] if not inside.isdisjoint(leaf_loops_of(s, [x]))]
-        if len(moving) == 1 and type(moving[0]) is Var:
+        if len(moving) == 1 and type(moving[0]) is ir.Var:
             found.append(moving[0])
     return determines(s, found, loops)
 
@@ -231,13 +219,13 @@ def are_told(s: State, block: Block, loops: Sequence[Var]) -> bool:
 # --- where the init runs --------------------------------------------------------------------------
 
 
-def is_count(s: State, e: Expr, loops: set[Var]) -> bool:
+def is_count(s: State, e: ir.Expr, loops: set[ir.Var]) -> bool:
     """Whether a condition is `v < n`, n positive, for a variable that was split into some of `loops` (and
     never fused): true where they are 0, and true for smaller values of them where it is true for larger."""
-    if not (isinstance(e, Binary) and e.op == "<" and type(e.a) is Var and (as_int(e.b) or 0) > 0):
+    if not (isinstance(e, ir.Binary) and e.op == "<" and type(e.a) is ir.Var and (ir.as_int(e.b) or 0) > 0):
         return False
 
-    def is_split(var: Var) -> bool:
+    def is_split(var: ir.Var) -> bool:
         known = s.definitions.get(var)
         if isinstance(known, FusedDigit):
             return False
@@ -246,24 +234,24 @@ def is_count(s: State, e: Expr, loops: set[Var]) -> bool:
     return is_split(e.a)
 
 
-def at_zero(s: State, e: Expr, loops: set[Var]) -> Expr:
+def at_zero(s: State, e: ir.Expr, loops: set[ir.Var]) -> ir.Expr:
     """`e` in terms of the loops that exist, those of `loops` being 0."""
-    return substitute(s.resolve(e), dict.fromkeys(loops, ZERO))
+    return ir.substitute(s.resolve(e), dict.fromkeys(loops, ZERO))
 
 
-def init_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
+def init_predicate(s: State, block: ir.Block, reducing: set[ir.Var]) -> list[ir.Expr]:
     """Where the `init` runs: the conjuncts at the first iteration of the reduction. Raises unless the
     reduction iterators are 0 there."""
-    found: list[Expr] = []
+    found: list[ir.Expr] = []
     for c in block.predicate:
         if not leaf_loops_of(s, [c]) & reducing:
             found.append(c)
         elif not is_count(s, c, reducing):
             found.append(at_zero(s, c, reducing))
     for it, binding in zip(block.iters, block.bindings, strict=True):
-        if it.kind == "reduce" and type(binding) is not Var:
+        if it.kind == "reduce" and type(binding) is not ir.Var:
             first = simplify(at_zero(s, binding, reducing), domain_within(s, block.name))
-            if not (isinstance(first, Const) and first.value == 0):
+            if not (isinstance(first, ir.Const) and first.value == 0):
                 raise ScheduleError(
                     f"{it.var.name} of block {block.name!r} starts at {first}: its init may not run first",
                     marks={block.name: f"{it.var.name} is bound to {s.resolve(binding)}"},
@@ -271,7 +259,7 @@ def init_predicate(s: State, block: Block, reducing: set[Var]) -> list[Expr]:
     return found
 
 
-def check_not_empty(s: State, loops: Iterable[Var]) -> None:
+def check_not_empty(s: State, loops: Iterable[ir.Var]) -> None:
     """Raises unless each loop certainly has an iteration."""
     for var in loops:
         if (s.fixed_extent(var) or 0) < 1:

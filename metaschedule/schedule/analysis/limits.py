@@ -7,20 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ... import ir
 from ...errors import ScheduleError
-from ...ir import (
-    MOST_DEPTH,
-    Body,
-    Buffer,
-    Expr,
-    Load,
-    Var,
-    expressions,
-    height,
-    own_expressions,
-    subexpressions,
-    walk,
-)
 from ...validation import HIGH
 from ..state import Key, State
 
@@ -42,20 +30,20 @@ def check_elements(extents: Iterable[int], what: str, marks: Mapping[Any, str]) 
     check_count(count * LARGEST_ELEMENT, f"the bytes of {what}", marks)
 
 
-def check_inlined(buffer: Buffer, value: Expr, body: Body, marks: Mapping[Any, str]) -> None:
+def check_inlined(buffer: ir.Buffer, value: ir.Expr, body: ir.Body, marks: Mapping[Any, str]) -> None:
     """Refuse to put `value` wherever `body` reads `buffer` if that becomes too large or too deep."""
-    around = list(expressions(body))
-    reads = sum([type(e) is Load and e.buffer is buffer for e in around])
-    size = sum([1 for _ in subexpressions(value)])
+    around = list(ir.expressions(body))
+    reads = sum([type(e) is ir.Load and e.buffer is buffer for e in around])
+    size = sum([1 for _ in ir.subexpressions(value)])
     if size * reads > MOST_NODES:
         raise ScheduleError(f"the expressions would have more than {MOST_NODES} parts", marks)
-    if size + len(around) > MOST_DEPTH:  # else they cannot be that deep
-        deepest = max(height(e) for s in walk(body) for e in own_expressions(s))
-        if deepest + height(value) > MOST_DEPTH:
-            raise ScheduleError(f"expressions would be more than {MOST_DEPTH} inside each other", marks)
+    if size + len(around) > ir.MOST_DEPTH:  # else they cannot be that deep
+        deepest = max(ir.height(e) for s in ir.walk(body) for e in ir.own_expressions(s))
+        if deepest + ir.height(value) > ir.MOST_DEPTH:
+            raise ScheduleError(f"expressions would be more than {ir.MOST_DEPTH} inside each other", marks)
 
 
-def check_nest(s: State, loop: Var, iterations: int) -> None:
+def check_nest(s: State, loop: ir.Var, iterations: int) -> None:
     """Refuse a loop of more iterations than it had where all loops of its nest together run too often.
 
     A number whose digits are loops is at most the product of their extents, so then no index wraps, also if
@@ -73,6 +61,6 @@ def deepest(s: State, key: Key) -> int:
     """The most iterations that the loops inside a node have together."""
     most = 1
     for child in s.children[key]:
-        own = (s.fixed_extent(child) or 1) if isinstance(child, Var) else 1
+        own = (s.fixed_extent(child) or 1) if isinstance(child, ir.Var) else 1
         most = max(most, own * deepest(s, child))
     return most

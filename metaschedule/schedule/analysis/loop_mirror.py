@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ... import ir
 from ...affine.definitions import (
     Definition,
     FusedDigit,
@@ -26,7 +27,6 @@ from ...affine.form import variables
 from ...affine.interned import less, number, replaced
 from ...affine.view import Interval, View
 from ...errors import ScheduleError
-from ...ir import INDEX, Binary, Block, Const, Expr, For, Var, changed, substitute
 from .iteration_domain import Reach
 from .moving import Move
 
@@ -34,7 +34,7 @@ from .moving import Move
 class Values(NamedTuple):
     """What an iterator is bound to, with the least and greatest value of that if they are known."""
 
-    binding: Expr
+    binding: ir.Expr
     low: int | None
     high: int | None
 
@@ -45,12 +45,14 @@ class NewLoops:
     def __init__(self, view: View, units: bool) -> None:
         self.view = view
         self.units = units  # whether loops of one iteration are made
-        self.loops: dict[Var, int] = {}  # with their extents
-        self.definitions: dict[Var, tuple[Definition, Expr]] = {}  # of variables over them, with extents
+        self.loops: dict[ir.Var, int] = {}  # with their extents
+        self.definitions: dict[
+            ir.Var, tuple[Definition, ir.Expr]
+        ] = {}  # of variables over them, with extents
 
-    def fresh(self, extent: int) -> Expr:
+    def fresh(self, extent: int) -> ir.Expr:
         if extent == 1 and not self.units:
-            return Const(0, INDEX)
+            return ir.Const(0, ir.INDEX)
         var = self.view.s.fresh(f"ax{len(self.loops)}")
         self.loops[var] = extent
         return var
@@ -59,28 +61,30 @@ class NewLoops:
         """A loop over an interval."""
         low, high = self.view.bounds(x)
         new = self.fresh(x.extent)
-        binding = x.start if isinstance(new, Const) else x.shifted(new)
+        binding = x.start if isinstance(new, ir.Const) else x.shifted(new)
         return Values(binding, low, None if high is None else high + x.extent - 1)
 
     def place(
-        self, block: Block, values: Sequence[Values], domain: Sequence[Reach], own: Sequence[Expr]
+        self, block: ir.Block, values: Sequence[Values], domain: Sequence[Reach], own: Sequence[ir.Expr]
     ) -> Move:
         """A block in these loops. Tests keep its iterators within the constants of `domain` where that is not
         certain; `own` are conditions of the iterators, which move along."""
         predicate = self.tests()
         for (binding, low, high), (_, first, last) in zip(values, domain, strict=True):
             if low is None or low < first:
-                predicate.append(Binary(">=", binding, number(first), "bool"))
+                predicate.append(ir.Binary(">=", binding, number(first), "bool"))
             if high is None or high > last:
                 predicate.append(less(binding, number(last + 1)))
         bindings = tuple([v.binding for v in values])
         at = {it.var: binding for it, binding in zip(block.iters, bindings, strict=True)} if own else {}
-        new = changed(block, bindings=bindings, predicate=(*predicate, *[substitute(e, at) for e in own]))
-        assert isinstance(self.view.key, Var)
-        loops = [For(v, number(n), ()) for v, n in self.loops.items()]
+        new = ir.changed(
+            block, bindings=bindings, predicate=(*predicate, *[ir.substitute(e, at) for e in own])
+        )
+        assert isinstance(self.view.key, ir.Var)
+        loops = [ir.For(v, number(n), ()) for v, n in self.loops.items()]
         return Move(new, loops, self.view.key, 0, self.definitions)
 
-    def tests(self) -> list[Expr]:
+    def tests(self) -> list[ir.Expr]:
         """Where a block in these loops runs at most."""
         return []
 
@@ -88,26 +92,26 @@ class NewLoops:
 class LoopMirror(NewLoops):
     """New loops in the place of a producer's loops inside of a view."""
 
-    def __init__(self, view: View, producer: Block, units: bool) -> None:
+    def __init__(self, view: View, producer: ir.Block, units: bool) -> None:
         super().__init__(view, units)
         self.producer = producer
-        self.known: dict[Var, Expr] = {}  # images of variables
-        self.used: list[Var] = []  # what was replaced
+        self.known: dict[ir.Var, ir.Expr] = {}  # images of variables
+        self.used: list[ir.Var] = []  # what was replaced
 
-    def image(self, e: Expr) -> Expr:
+    def image(self, e: ir.Expr) -> ir.Expr:
         """`e` with new loops."""
-        if isinstance(e, Var):
+        if isinstance(e, ir.Var):
             return self.variable(e)
         old = variables(e)
         return replaced(e, old, tuple([self.variable(var) for var in old]))
 
-    def variable(self, var: Var) -> Expr:
+    def variable(self, var: ir.Var) -> ir.Expr:
         found = self.known.get(var)
         if found is None:
             found = self.known[var] = self.work_out(var)
         return found
 
-    def work_out(self, var: Var) -> Expr:
+    def work_out(self, var: ir.Var) -> ir.Expr:
         s, view = self.view.s, self.view
         if view.is_outer(var):
             return var
@@ -116,11 +120,11 @@ class LoopMirror(NewLoops):
             return self.replace([var], extent)
         known = s.definitions.get(var)
         if isinstance(known, Split):
-            digits = tuple([d for d in self.digits(known) if isinstance(d, Var)])
-            return self.define(var, Split(digits)) if digits else Const(0, INDEX)
+            digits = tuple([d for d in self.digits(known) if isinstance(d, ir.Var)])
+            return self.define(var, Split(digits)) if digits else ir.Const(0, ir.INDEX)
         if isinstance(known, FusedDigit):
             whole = self.variable(known.whole)
-            if not isinstance(whole, Var):
+            if not isinstance(whole, ir.Var):
                 return whole
             digits = tuple([s.fresh(d.name) for d in known.digits])
             for n, digit in enumerate(known.digits):
@@ -132,15 +136,15 @@ class LoopMirror(NewLoops):
             marks={var: "cannot be followed", self.producer.name: "its loops would be followed"},
         )
 
-    def define(self, var: Var, definition: Split) -> Var:
+    def define(self, var: ir.Var, definition: Split) -> ir.Var:
         new = self.view.s.fresh(var.name)
         self.definitions[new] = definition, self.view.s.extents[var]
         return new
 
-    def digits(self, known: Split) -> list[Expr]:
+    def digits(self, known: Split) -> list[ir.Expr]:
         """The digits of the image of a number. Those inside that are next to each other become one loop."""
         s, view = self.view.s, self.view
-        groups: list[tuple[list[Var], bool]] = []  # digits, and whether they are one loop
+        groups: list[tuple[list[ir.Var], bool]] = []  # digits, and whether they are one loop
         for digit in known.digits:
             size = s.fixed_extent(digit)
             if size is None:
@@ -159,7 +163,7 @@ class LoopMirror(NewLoops):
             for some, whole in groups
         ]
 
-    def replace(self, old: list[Var], extent: int) -> Expr:
+    def replace(self, old: list[ir.Var], extent: int) -> ir.Expr:
         """A new loop for variables inside."""
         self.used += old
         return self.fresh(extent)
@@ -172,9 +176,9 @@ class LoopMirror(NewLoops):
                 marks={self.producer.name: "its loops cannot be followed"},
             )
 
-    def tests(self) -> list[Expr]:
+    def tests(self) -> list[ir.Expr]:
         """The tests of the producer, for its mirror image: those that say something of what is followed."""
-        s, view, found = self.view.s, self.view, list[Expr]()
+        s, view, found = self.view.s, self.view, list[ir.Expr]()
         bound = [v for b in self.producer.bindings for v in variables(b)]
         followed = leaf_loops_of(s, self.used)
         for test in self.producer.predicate:

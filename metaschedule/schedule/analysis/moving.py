@@ -9,48 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ... import ir
 from ...affine.definitions import Definition, leaf_loops_of
 from ...affine.injective import is_injective
 from ...affine.inverse import find_inverse
 from ...affine.view import View
 from ...errors import ScheduleError
-from ...ir import (
-    Assert,
-    Block,
-    Body,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Iter,
-    Load,
-    Store,
-    Var,
-    as_int,
-    changed,
-    expressions,
-    free_vars,
-    loads,
-    same_expr,
-    walk,
-)
 from ..state import ROOT, Key, State
 from .effects import Effect, touch
 from .iteration_domain import ONE, bound_plainly, is_count
 from .reducers import find_reducer
 
-Stores = dict[Buffer, tuple[Expr, ...]]  # at which indices, over spatial iterators
+Stores = dict[ir.Buffer, tuple[ir.Expr, ...]]  # at which indices, over spatial iterators
 
 
 @dataclass(slots=True)
 class Move:
     """A block with its new loops, and where it goes: below `loop`, as the child number `at`."""
 
-    block: Block
-    loops: list[For]
-    loop: Var
+    block: ir.Block
+    loops: list[ir.For]
+    loop: ir.Var
     at: int
-    definitions: dict[Var, tuple[Definition, Expr]]  # of variables over the new loops, with extents
+    definitions: dict[ir.Var, tuple[Definition, ir.Expr]]  # of variables over the new loops, with extents
 
 
 def carry_out(s: State, move: Move) -> None:
@@ -79,7 +60,7 @@ def take_away(s: State, key: Key) -> None:
 # --- the place ------------------------------------------------------------------------------------
 
 
-def check_place(s: State, block: Block, loop: Var) -> Key:
+def check_place(s: State, block: ir.Block, loop: ir.Var) -> Key:
     """Raises unless a block can go below a loop at all; gives the innermost node around both."""
     if s.is_below(block.name, loop):
         raise ScheduleError(
@@ -95,14 +76,14 @@ def check_place(s: State, block: Block, loop: Var) -> Key:
     for key in s.ancestors(block.name):
         if key is meeting:
             break
-        if isinstance(s.nodes[key], If):
+        if isinstance(s.nodes[key], ir.If):
             raise ScheduleError(
                 f"block {block.name!r} is under a condition that is not around the loop over {loop.name}",
                 marks={block.name: "under a condition"},
             )
     for key in (loop, *s.ancestors(loop)):
         node = s.nodes[key]
-        if isinstance(node, For) and node.kind == "vectorized":
+        if isinstance(node, ir.For) and node.kind == "vectorized":
             raise ScheduleError(
                 f"the loop over {node.var.name} is vectorized",
                 marks={node.var: "nothing can be moved into it"},
@@ -127,7 +108,7 @@ def position(s: State, key: Key, top: Key) -> int:
 # --- the block ------------------------------------------------------------------------------------
 
 
-def check_block(s: State, block: Block) -> Stores:
+def check_block(s: State, block: ir.Block) -> Stores:
     """Raises unless a block computes elements independently of each other; gives where it stores them."""
     name = block.name
     if not block.iters:
@@ -136,7 +117,7 @@ def check_block(s: State, block: Block) -> Stores:
         )
     if s.children[name]:
         raise ScheduleError(f"block {name!r} has blocks inside", marks={name: "has blocks inside"})
-    if any(as_int(it.extent) is None for it in block.iters):
+    if any(ir.as_int(it.extent) is None for it in block.iters):
         raise ScheduleError(
             f"an iterator of block {name!r} has an extent that is not a constant", marks={name: "here"}
         )
@@ -152,54 +133,54 @@ def check_block(s: State, block: Block) -> Stores:
 
 
 @lru_cache(maxsize=4096)  # moving changes none of these, and every replay asks again
-def find_stores(iters: tuple[Iter, ...], init: Body, body: Body) -> Stores | str:
+def find_stores(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> Stores | str:
     """The indices at which each instance stores, or why instances are not independent of each other."""
-    spatial = {it.var: as_int(it.extent) for it in iters if it.kind == "spatial"}
+    spatial = {it.var: ir.as_int(it.extent) for it in iters if it.kind == "spatial"}
     stores: Stores = {}
-    started: set[Buffer] = set()
+    started: set[ir.Buffer] = set()
     for n, part in enumerate((init, body)):
-        for x in walk(part):
-            if isinstance(x, Assert):
+        for x in ir.walk(part):
+            if isinstance(x, ir.Assert):
                 return "it may stop the program"
-            if isinstance(x, Store):
+            if isinstance(x, ir.Store):
                 first = stores.setdefault(x.buffer, x.indices)
-                if first is not x.indices and not all(map(same_expr, first, x.indices)):
+                if first is not x.indices and not all(map(ir.same_expr, first, x.indices)):
                     return f"it stores to several elements of {x.buffer.name}"
                 if not n:
                     started.add(x.buffer)
     if not stores:
         return "it stores nothing"
     for buffer, indices in stores.items():
-        used = {v for index in indices for v in free_vars(index)}
-        if loads(*indices):
+        used = {v for index in indices for v in ir.free_vars(index)}
+        if ir.loads(*indices):
             return f"where it stores to {buffer.name} depends on what it reads"
         if not used <= set(spatial):
             return f"where it stores to {buffer.name} depends on more than its spatial iterators"
         if any(n != 1 and v not in used for v, n in spatial.items()):
             return f"several instances store to the same element of {buffer.name}"
-    for x in expressions((*init, *body)):
-        if isinstance(x, Load) and x.buffer in stores:
+    for x in ir.expressions((*init, *body)):
+        if isinstance(x, ir.Load) and x.buffer in stores:
             if x.buffer not in started:
                 return f"it reads what it stores, {x.buffer.name}, without starting it"
-            if not all(map(same_expr, x.indices, stores[x.buffer])):
+            if not all(map(ir.same_expr, x.indices, stores[x.buffer])):
                 return f"it reads elements of {x.buffer.name} that other instances store"
     return stores
 
 
-def is_one_to_one(iters: tuple[Iter, ...], indices: tuple[Expr, ...]) -> bool:
+def is_one_to_one(iters: tuple[ir.Iter, ...], indices: tuple[ir.Expr, ...]) -> bool:
     """Whether different values of the spatial iterators, all of which are there, have different indices."""
     if find_inverse(spatial_iters(iters), indices) is not None:
         return True
-    sizes = {it.var: as_int(it.extent) or 0 for it in spatial_iters(iters)}
+    sizes = {it.var: ir.as_int(it.extent) or 0 for it in spatial_iters(iters)}
     return is_injective([(index, ONE) for index in indices], sizes) is True
 
 
 @lru_cache(maxsize=4096)
-def spatial_iters(iters: tuple[Iter, ...]) -> tuple[Iter, ...]:
+def spatial_iters(iters: tuple[ir.Iter, ...]) -> tuple[ir.Iter, ...]:
     return tuple([it for it in iters if it.kind == "spatial"])
 
 
-def check_only_writer(s: State, events: list[Effect], block: Block) -> None:
+def check_only_writer(s: State, events: list[Effect], block: ir.Block) -> None:
     """Raises if anything else stores to what a block stores to."""
     mine = touch(block).writes
     for event in events:
@@ -212,7 +193,7 @@ def check_only_writer(s: State, events: list[Effect], block: Block) -> None:
             )
 
 
-def check_reduction(s: State, block: Block, view: View) -> None:
+def check_reduction(s: State, block: ir.Block, view: View) -> None:
     """Raises unless a block that reduces does so once per element and inside of a view only, so that it may
     do so again with full loops, one for each iterator, in their order."""
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"]
@@ -237,7 +218,7 @@ def check_reduction(s: State, block: Block, view: View) -> None:
     else:
         tests = [t for t in block.predicate if not leaf_loops_of(s, [t]).isdisjoint(reducing)]
         inner = [t for t in tests if leaf_loops_of(s, [t]) <= reducing]
-        alone = changed(
+        alone = ir.changed(
             block,
             iters=tuple([it for it, _ in pairs]),
             bindings=tuple([b for _, b in pairs]),

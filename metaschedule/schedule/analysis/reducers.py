@@ -13,27 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ...ir import (
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Const,
-    Expr,
-    Load,
-    Select,
-    Store,
-    TupleStore,
-    binary,
-    call,
-    const,
-    integer_limits,
-    is_float,
-    reduction_term,
-    same_expr,
-    select,
-    subexpressions,
-)
+from ... import ir
 
 POSITIONS = {"argmax": ">", "argmin": "<"}
 ASSOCIATIVE = "sum, prod, min, max, argmax, argmin, bitwise operations and element-wise tuples are known"
@@ -47,20 +27,20 @@ class Reducer:
     argmax or argmin are combined together; both have that as their op."""
 
     ops: tuple[str, ...]
-    stores: tuple[Store, ...]
-    terms: tuple[Expr, ...]
-    identities: tuple[Expr, ...]
-    neutral: tuple[Expr, ...]
+    stores: tuple[ir.Store, ...]
+    terms: tuple[ir.Expr, ...]
+    identities: tuple[ir.Expr, ...]
+    neutral: tuple[ir.Expr, ...]
 
-    def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
+    def combine(self, left: Sequence[ir.Expr], right: Sequence[ir.Expr]) -> tuple[ir.Expr, ...]:
         """The values of two parts of the reduction put together."""
         if self.ops[0] in POSITIONS:
             keep = ahead(POSITIONS[self.ops[0]], left, right)
-            return tuple([select(keep, a, b) for a, b in zip(left, right, strict=True)])
-        return tuple([binary(op, a, b) for op, a, b in zip(self.ops, left, right, strict=True)])
+            return tuple([ir.select(keep, a, b) for a, b in zip(left, right, strict=True)])
+        return tuple([ir.binary(op, a, b) for op, a, b in zip(self.ops, left, right, strict=True)])
 
 
-def find_reducer(block: Block) -> Reducer | None:
+def find_reducer(block: ir.Block) -> Reducer | None:
     """The reduction of a block with an `init`, if it is one that commutes."""
     if not block.init or not any(it.kind == "reduce" for it in block.iters):
         return None
@@ -68,36 +48,36 @@ def find_reducer(block: Block) -> Reducer | None:
 
 
 @lru_cache(maxsize=4096)  # loop transformations leave bodies alone, and every replay asks again
-def _reducer(init: Body, body: Body) -> Reducer | None:
+def _reducer(init: ir.Body, body: ir.Body) -> Reducer | None:
     found, starts = _update(body), _stores(init)
     if found is None or starts is None or len(starts) != len(found.stores):
         return None
     for update, start in zip(found.stores, starts, strict=True):
-        if start.buffer is not update.buffer or not all(map(same_expr, start.indices, update.indices)):
+        if start.buffer is not update.buffer or not all(map(ir.same_expr, start.indices, update.indices)):
             return None
     own = {u.buffer for u in found.stores}
     values = tuple([x.value for x in starts])
     return None if _loads_any(values, own) else replace(found, identities=values)
 
 
-def commutes(block: Block) -> bool:
+def commutes(block: ir.Block) -> bool:
     """Whether a block combines terms by an operation in which order does not matter. Without an `init`, that
     may be a block of its own by now."""
     return (find_reducer(block) if block.init else find_update(block)) is not None
 
 
-def find_update(block: Block) -> Reducer | None:
+def find_update(block: ir.Block) -> Reducer | None:
     """What the body of a block combines its elements with, if it commutes; the `init` may be elsewhere."""
     return _update(block.body)
 
 
 @lru_cache(maxsize=4096)
-def _update(body: Body) -> Reducer | None:
+def _update(body: ir.Body) -> Reducer | None:
     updates = _stores(body)
     if not updates:
         return None
     found = _element_wise(updates)
-    if found is None and len(body) == 1 and isinstance(body[0], TupleStore):
+    if found is None and len(body) == 1 and isinstance(body[0], ir.TupleStore):
         found = _position(updates)
     own = {u.buffer for u in updates}
     if found is None or len(own) != len(updates):
@@ -106,7 +86,7 @@ def _update(body: Body) -> Reducer | None:
     return None if _loads_any([*found.terms, *indices], own) else found
 
 
-def _element_wise(updates: Sequence[Store]) -> Reducer | None:
+def _element_wise(updates: Sequence[ir.Store]) -> Reducer | None:
     pairs = [_known_term(u) for u in updates]
     if any(p is None for p in pairs):
         return None
@@ -116,75 +96,78 @@ def _element_wise(updates: Sequence[Store]) -> Reducer | None:
     return Reducer(tuple(ops), tuple(updates), tuple(terms), neutral, neutral)
 
 
-def _position(updates: Sequence[Store]) -> Reducer | None:
+def _position(updates: Sequence[ir.Store]) -> Reducer | None:
     """argmax and argmin: a value and its position, of equal values the first position, NaN before all."""
-    if len(updates) != 2 or not all(isinstance(u.value, Select) for u in updates):
+    if len(updates) != 2 or not all(isinstance(u.value, ir.Select) for u in updates):
         return None
-    own = [Load(u.buffer, u.indices) for u in updates]
-    picks = [u.value for u in updates if isinstance(u.value, Select)]
+    own = [ir.Load(u.buffer, u.indices) for u in updates]
+    picks = [u.value for u in updates if isinstance(u.value, ir.Select)]
     terms = [p.b for p in picks]
-    if not all(same_expr(p.a, mine) for p, mine in zip(picks, own, strict=True)):
+    if not all(ir.same_expr(p.a, mine) for p, mine in zip(picks, own, strict=True)):
         return None
     for op, better in POSITIONS.items():
         keep = ahead(better, own, terms)
-        if all(same_expr(p.cond, keep) for p in picks):
+        if all(ir.same_expr(p.cond, keep) for p in picks):
             worst = identity_of("max" if better == ">" else "min", terms[0].dtype)
             last = identity_of("min", terms[1].dtype)  # a tie with any element is lost
             return Reducer((op, op), tuple(updates), tuple(terms), (worst, last), (worst, last))
     return None
 
 
-def ahead(better: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
+def ahead(better: str, left: Sequence[ir.Expr], right: Sequence[ir.Expr]) -> ir.Expr:
     """Whether the pair `left` comes before `right`, spelled as `te.argmax` spells it."""
     (x, i), (y, j) = left, right
-    wins, tie = binary(better, x, y), binary("==", x, y)
-    if is_float(x.dtype):  # comparisons with NaN are False
-        wins, tie = wins | call("isnan", x), tie | (call("isnan", x) & call("isnan", y))
-    return select(tie, binary("<", i, j), wins)
+    wins, tie = ir.binary(better, x, y), ir.binary("==", x, y)
+    if ir.is_float(x.dtype):  # comparisons with NaN are False
+        wins, tie = wins | ir.call("isnan", x), tie | (ir.call("isnan", x) & ir.call("isnan", y))
+    return ir.select(tie, ir.binary("<", i, j), wins)
 
 
-def identity_of(op: str, dtype: str) -> Const:
+def identity_of(op: str, dtype: str) -> ir.Const:
     """The value that an operator leaves others unchanged with."""
     if op in ("+", "|", "^"):
-        return const(0, dtype)
+        return ir.const(0, dtype)
     if op == "*":
-        return const(1, dtype)
+        return ir.const(1, dtype)
     if op in ("and", "or"):
-        return const(op == "and", dtype)
+        return ir.const(op == "and", dtype)
     if op == "&":
-        low, high = integer_limits(dtype)
-        return const(-1 if low < 0 else high, dtype)
-    if is_float(dtype):
-        return const(math.inf if op == "min" else -math.inf, dtype)
-    return const(integer_limits(dtype)[1 if op == "min" else 0], dtype)
+        low, high = ir.integer_limits(dtype)
+        return ir.const(-1 if low < 0 else high, dtype)
+    if ir.is_float(dtype):
+        return ir.const(math.inf if op == "min" else -math.inf, dtype)
+    return ir.const(ir.integer_limits(dtype)[1 if op == "min" else 0], dtype)
 
 
-def _known_term(s: Store) -> tuple[str, Expr] | None:
+def _known_term(s: ir.Store) -> tuple[str, ir.Expr] | None:
     """`reduction_term` of an operator that commutes; all terms can be evaluated."""
-    found = reduction_term(s, OPERATORS)
+    found = ir.reduction_term(s, OPERATORS)
     return None if found is not None and found[0] in ("and", "or") and may_fail(found[1]) else found
 
 
-def may_fail(e: Expr) -> bool:
+def may_fail(e: ir.Expr) -> bool:
     """Whether evaluating `e` where it was short-circuited before could be an error."""
     return any(
-        (isinstance(x, Binary) and x.op in ("//", "%"))
-        or (isinstance(x, Load) and any(isinstance(y, Load) for i in x.indices for y in subexpressions(i)))
-        for x in subexpressions(e)
+        (isinstance(x, ir.Binary) and x.op in ("//", "%"))
+        or (
+            isinstance(x, ir.Load)
+            and any(isinstance(y, ir.Load) for i in x.indices for y in ir.subexpressions(i))
+        )
+        for x in ir.subexpressions(e)
     )
 
 
-def _stores(body: Body) -> list[Store] | None:
-    found: list[Store] = []
+def _stores(body: ir.Body) -> list[ir.Store] | None:
+    found: list[ir.Store] = []
     for s in body:
-        if isinstance(s, Store):
+        if isinstance(s, ir.Store):
             found.append(s)
-        elif isinstance(s, TupleStore):
+        elif isinstance(s, ir.TupleStore):
             found += s.stores
         else:
             return None
     return found
 
 
-def _loads_any(exprs: Iterable[Expr], buffers: set[Buffer]) -> bool:
-    return any(isinstance(x, Load) and x.buffer in buffers for e in exprs for x in subexpressions(e))
+def _loads_any(exprs: Iterable[ir.Expr], buffers: set[ir.Buffer]) -> bool:
+    return any(isinstance(x, ir.Load) and x.buffer in buffers for e in exprs for x in ir.subexpressions(e))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ... import ir
 from ...affine.access import accessed
 from ...affine.alias import may_alias
 from ...affine.cover import covers, has_witnesses, still_variables
@@ -27,7 +28,6 @@ from ...affine.inverse import find_inverse, shifted_variable
 from ...affine.view import View
 from ...arith import Domain, simplify
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Expr, Var, as_int, binary, loads, same_expr, substitute
 from ..state import Key, State
 from .effects import Effect, effects, shared_variables, touch, why_not_stable
 from .iteration_domain import ONE, Reach, bound_plainly, covers_domain, over_iterators, reach_of
@@ -44,10 +44,12 @@ from .moving import (
 )
 from .reducers import find_reducer
 
-Links = list[tuple[Expr, Expr]]  # an index that a block reads, and the one at which a producer stores it
+Links = list[
+    tuple[ir.Expr, ir.Expr]
+]  # an index that a block reads, and the one at which a producer stores it
 
 
-def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
+def plan_reverse_compute_at(s: State, block: ir.Block, loop: ir.Var, preserve_unit_loops: bool) -> Move:
     """How to run a block below a loop of its producer; raises `ScheduleError` if that would be wrong."""
     check_block(s, block)
     meeting = check_place(s, block, loop)
@@ -90,7 +92,7 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
 # --- order ----------------------------------------------------------------------------------------
 
 
-def check_readers(s: State, events: list[Effect], block: Block) -> None:
+def check_readers(s: State, events: list[Effect], block: ir.Block) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
     mine = touch(block).writes
     place = next(n for n, e in enumerate(events) if e.key is block.name and not e.outside)
@@ -109,7 +111,7 @@ def check_readers(s: State, events: list[Effect], block: Block) -> None:
 
 
 def find_producers(
-    s: State, events: list[Effect], block: Block, loop: Var, meeting: Key
+    s: State, events: list[Effect], block: ir.Block, loop: ir.Var, meeting: Key
 ) -> tuple[list[str], list[str]]:
     """The blocks below the loop that store what a block reads, and those in loops around that loop; others
     must be done before."""
@@ -155,12 +157,12 @@ def find_producers(
     return producers, partial
 
 
-def check_settled(s: State, events: list[Effect], event: Effect, block: Block, place: Key) -> None:
+def check_settled(s: State, events: list[Effect], event: Effect, block: ir.Block, place: Key) -> None:
     """Raises unless what a producer has stored by `place` is there for good."""
     why = why_not_stable(s, events, event, place, parallel=False)  # it is read by the same iteration
     if not why:
         return
-    producer: Block = s.nodes[event.key]
+    producer: ir.Block = s.nodes[event.key]
     if going_on := leaf_loops_by_kind(s, producer)[1] & shared_variables(s, event.key, place):
         late = next(v for v in s.loops_around(producer.name) if v in going_on)
         raise ScheduleError(
@@ -181,9 +183,9 @@ def check_settled(s: State, events: list[Effect], event: Effect, block: Block, p
 # --- which instances ------------------------------------------------------------------------------
 
 
-def rank_leaders(s: State, view: View, block: Block, producers: list[str]) -> list[tuple[Block, Links]]:
+def rank_leaders(s: State, view: View, block: ir.Block, producers: list[str]) -> list[tuple[ir.Block, Links]]:
     """The producers that may decide where a block runs, those first that decide most."""
-    found: list[tuple[Block, Links]] = []
+    found: list[tuple[ir.Block, Links]] = []
     problem: ScheduleError | None = None
     for name in producers:
         try:
@@ -197,7 +199,7 @@ def rank_leaders(s: State, view: View, block: Block, producers: list[str]) -> li
     return sorted(found, key=lambda x: -len({v for e, _ in x[1] for v in variables(e)}))
 
 
-def find_links(s: State, view: View, block: Block, producer: Block) -> Links:
+def find_links(s: State, view: View, block: ir.Block, producer: ir.Block) -> Links:
     """What one iteration of the loop decides: the dimensions of which the producer stores only a part there.
     Along them the block must read single elements, which tell its iterators."""
     stores, bindings = check_block(s, producer), iteration(producer)
@@ -208,13 +210,13 @@ def find_links(s: State, view: View, block: Block, producer: Block) -> Links:
             if all(view.is_inner(x) for v in variables(index) for x in variables(bindings[v])):
                 continue  # all of the dimension is there
             mine = variables(start)
-            if as_int(extent) != 1 or not mine or not own.issuperset(mine) or loads(start):
+            if ir.as_int(extent) != 1 or not mine or not own.issuperset(mine) or ir.loads(start):
                 raise others_store(block, producer, region.buffer)
             links.append((start, index))
     return links
 
 
-def others_store(block: Block, producer: Block, buffer: Buffer) -> ScheduleError:
+def others_store(block: ir.Block, producer: ir.Block, buffer: ir.Buffer) -> ScheduleError:
     return ScheduleError(
         f"block {block.name!r} reads elements of {buffer.name} that other iterations of that loop store",
         marks={block.name: "reads more than one element", producer.name: "stores one at a time"},
@@ -224,11 +226,11 @@ def others_store(block: Block, producer: Block, buffer: Buffer) -> ScheduleError
 
 def follow(
     view: View,
-    block: Block,
-    producer: Block,
+    block: ir.Block,
+    producer: ir.Block,
     links: Links,
     domain: Sequence[Reach],
-    own: Sequence[Expr],
+    own: Sequence[ir.Expr],
     units: bool,
 ) -> Move:
     """The block for the elements that a producer stores in one iteration of the loop. What is not linked to
@@ -247,16 +249,18 @@ def follow(
     return mirror.place(block, values, domain, [*tests, *own])
 
 
-def find_plain_links(block: Block, producer: Block, links: Links) -> dict[Var, tuple[Expr, int]] | None:
+def find_plain_links(
+    block: ir.Block, producer: ir.Block, links: Links
+) -> dict[ir.Var, tuple[ir.Expr, int]] | None:
     """Iterators of the block with the index that each follows and what it adds to that; None if it reads
     by more than one iterator per dimension."""
-    found: dict[Var, tuple[Expr, int]] = {}
+    found: dict[ir.Var, tuple[ir.Expr, int]] = {}
     for start, index in links:
         mine, shift = shifted_variable(start) or (None, 0)
         if mine is None:
             return None
         for known, (other, by) in found.items():
-            if (known is mine) is not same_expr(other, index):
+            if (known is mine) is not ir.same_expr(other, index):
                 raise ScheduleError(
                     f"block {block.name!r} reads a diagonal of what block {producer.name!r} stores",
                     marks={block.name: "one iterator follows two, or two follow one"},
@@ -268,22 +272,22 @@ def find_plain_links(block: Block, producer: Block, links: Links) -> dict[Var, t
     return found
 
 
-def stored_value(mirror: LoopMirror, producer: Block, index: Expr, shift: int) -> Values:
+def stored_value(mirror: LoopMirror, producer: ir.Block, index: ir.Expr, shift: int) -> Values:
     """An index at which a producer stores, plus a constant, over the new loops."""
     theirs = iteration(producer)
     var, offset = shifted_variable(index) or (None, 0)
     if var is not None:
         shift += offset
-        size = next(as_int(it.extent) or 0 for it in producer.iters if it.var is var)
+        size = next(ir.as_int(it.extent) or 0 for it in producer.iters if it.var is var)
         return Values(plus(mirror.image(theirs[var]), shift), shift, size - 1 + shift)
     low, high = Domain({it.var: it.extent for it in producer.iters}).bounds(index)
-    value = plus(mirror.image(substitute(index, theirs)), shift)
+    value = plus(mirror.image(ir.substitute(index, theirs)), shift)
     return Values(value, None if low is None else low + shift, None if high is None else high + shift)
 
 
 def solve_links(
-    mirror: LoopMirror, block: Block, producer: Block, links: Links
-) -> tuple[dict[Var, Values], list[Expr]]:
+    mirror: LoopMirror, block: ir.Block, producer: ir.Block, links: Links
+) -> tuple[dict[ir.Var, Values], list[ir.Expr]]:
     """Iterators of the block from the elements that the producer stores, where each index is told by several
     of them; and tests that such an element is one that the block reads."""
     indices = tuple([start for start, _ in links])
@@ -298,22 +302,22 @@ def solve_links(
     extents = {v: known[v] for e in elements for v in variables(e) if v in known}
     extents |= {v: extent for v, (_, extent) in mirror.definitions.items()}
     domain = Domain({**extents, **mirror.loops})
-    found: dict[Var, Values] = {}
+    found: dict[ir.Var, Values] = {}
     for var, value in inverse.solve(elements).items():
         value = simplify(value, domain)
         found[var] = Values(value, *domain.bounds(value))
     if inverse.full:
         return found, []
-    return found, [binary("==", x, e) for x, e in zip(indices, elements, strict=True)]
+    return found, [ir.binary("==", x, e) for x, e in zip(indices, elements, strict=True)]
 
 
 # --- what is provided covers what is required -----------------------------------------------------
 
 
-def check_same_instances(s: State, after: State, block: Block, leader: Block, meeting: Key) -> None:
+def check_same_instances(s: State, after: State, block: ir.Block, leader: ir.Block, meeting: Key) -> None:
     """Raises unless a block runs for the same values of its iterators as before, while the loops around both
     places stand still."""
-    new: Block = after.nodes[block.name]
+    new: ir.Block = after.nodes[block.name]
     before, now = View(s, meeting), View(after, meeting)
     points = [it.var for it in block.iters]
     if runs_surely(before, block) and runs_surely(now, new):
@@ -323,8 +327,8 @@ def check_same_instances(s: State, after: State, block: Block, leader: Block, me
         if have is not None and need is not None and have.is_same(now, need):
             return
         still = dict.fromkeys([*still_variables(before, block), *still_variables(now, new)])
-        sizes = tuple([as_int(it.extent) or 0 for it in block.iters])
-        region = Buffer("points", sizes, "int8").region(*points)
+        sizes = tuple([ir.as_int(it.extent) or 0 for it in block.iters])
+        region = ir.Buffer("points", sizes, "int8").region(*points)
         mine, theirs = [accessed(b, region, True) for b in (new, block)]
         loops, old = [
             [v for v in view.s.loops_around(block.name) if v not in view.outside] for view in (now, before)
@@ -336,7 +340,7 @@ def check_same_instances(s: State, after: State, block: Block, leader: Block, me
     raise instances_differ(s, before, block, leader)
 
 
-def instances_differ(s: State, view: View, block: Block, leader: Block) -> ScheduleError:
+def instances_differ(s: State, view: View, block: ir.Block, leader: ir.Block) -> ScheduleError:
     """Why a block that follows a leader may not run where it ran."""
     for one in (leader, block):
         if not runs_surely(view, one):
@@ -367,7 +371,7 @@ def instances_differ(s: State, view: View, block: Block, leader: Block) -> Sched
     )
 
 
-def check_provided(after: State, producer: Block, move: Move) -> None:
+def check_provided(after: State, producer: ir.Block, move: Move) -> None:
     """Raises unless a producer has stored what a block reads in one iteration of the loop."""
     loop, block = move.loop, move.block
     is_below = after.is_below(producer.name, loop)
@@ -385,7 +389,7 @@ def check_provided(after: State, producer: Block, move: Move) -> None:
             )
 
 
-def check_parallel(after: State, move: Move, leader: Block, meeting: Key) -> None:
+def check_parallel(after: State, move: Move, leader: ir.Block, meeting: Key) -> None:
     """Raises if two iterations of a loop that is not serial would store the same element."""
     block, outside = move.block, View(after, meeting).outside
     for var in (*after.loops_around(move.loop), move.loop):

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from ... import ir
 from ...arith import block_signature
-from ...ir import Block, Buffer, Expr, Load, Region, Store, TupleStore, const, loads, same_expr, walk
 from ..state import Key, State
 
-ONE = const(1)
+ONE = ir.const(1)
 
 
-def signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+def signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, ...]]:
     """`block_signature`, without analysis where each buffer is touched at one place only."""
-    stores: list[Store] = []
+    stores: list[ir.Store] = []
     for body in (block.init, block.body):
-        if not all(isinstance(x, (Store, TupleStore)) for x in body):
+        if not all(isinstance(x, (ir.Store, ir.TupleStore)) for x in body):
             return block_signature(block)
-        stores += [x for x in walk(body) if isinstance(x, Store)]
-    reads: dict[Buffer, tuple[Expr, ...]] = {}
-    writes: dict[Buffer, tuple[Expr, ...]] = {}
+        stores += [x for x in ir.walk(body) if isinstance(x, ir.Store)]
+    reads: dict[ir.Buffer, tuple[ir.Expr, ...]] = {}
+    writes: dict[ir.Buffer, tuple[ir.Expr, ...]] = {}
     for store in stores:
-        for load in loads(store.value):
-            if not same_place(reads, load) or loads(*load.indices):
+        for load in ir.loads(store.value):
+            if not same_place(reads, load) or ir.loads(*load.indices):
                 return block_signature(block)
-        if not same_place(writes, store) or loads(*store.indices):
+        if not same_place(writes, store) or ir.loads(*store.indices):
             return block_signature(block)
     for buffer in list(reads):
         if buffer in writes and block.init:
-            if not all(map(same_expr, reads[buffer], writes[buffer])):
+            if not all(map(ir.same_expr, reads[buffer], writes[buffer])):
                 return block_signature(block)
             del reads[buffer]
     inner = set(block.allocs)
@@ -36,19 +36,19 @@ def signature(block: Block) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     )
 
 
-def same_place(known: dict[Buffer, tuple[Expr, ...]], at: Load | Store) -> bool:
+def same_place(known: dict[ir.Buffer, tuple[ir.Expr, ...]], at: ir.Load | ir.Store) -> bool:
     first = known.setdefault(at.buffer, at.indices)
-    return first is at.indices or all(map(same_expr, first, at.indices))
+    return first is at.indices or all(map(ir.same_expr, first, at.indices))
 
 
-def point(buffer: Buffer, indices: tuple[Expr, ...]) -> Region:
-    return Region(buffer, tuple([(index, ONE) for index in indices]))
+def point(buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> ir.Region:
+    return ir.Region(buffer, tuple([(index, ONE) for index in indices]))
 
 
-def with_signature(block: Block) -> Block:
+def with_signature(block: ir.Block) -> ir.Block:
     """The block with the signature that its body has."""
     reads, writes = signature(block)
-    return Block(
+    return ir.Block(
         block.name, block.iters, block.bindings, reads, writes, block.body, block.init, block.predicate,
         block.allocs, block.annotations,
     )  # fmt: skip
@@ -59,7 +59,7 @@ def refresh_scopes(s: State, key: Key) -> None:
     for above in list(s.ancestors(key)):
         if isinstance(above, str):
             node = s.nodes[above]
-            whole = Block(
+            whole = ir.Block(
                 node.name, node.iters, node.bindings, (), (), s.body(above), node.init, (), node.allocs
             )
             reads, writes = block_signature(whole)

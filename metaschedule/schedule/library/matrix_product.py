@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ... import ir
 from ...errors import ScheduleError
-from ...ir import Binary, Block, Expr, Load, Var, as_int
 from ..analysis.reducers import find_reducer
 from ..primitive.base import BlockRV
 
 if TYPE_CHECKING:
     from ..schedule import Schedule
 
-Role = list[Var]  # iterators that become one
+Role = list[ir.Var]  # iterators that become one
 
 
 @dataclass
@@ -37,9 +37,9 @@ def matrix_product(sch: Schedule, block: BlockRV) -> None:
     """Give the block these iterators, and both factors and the result these dimensions. They must be
     intermediate buffers, which the block uses by its iterators alone."""
     with sch.transaction(f"matrix_product(block={block})"):
-        node: Block = sch.get(block)
+        node: ir.Block = sch.get(block)
         first, second, result = operands(node)
-        extents = {it.var: as_int(it.extent) or 1 for it in node.iters}
+        extents = {it.var: ir.as_int(it.extent) or 1 for it in node.iters}
         for load in (first, second, result):
             check_whole(node, load, extents)
         roles = roles_of(node, first, second, result)
@@ -56,23 +56,23 @@ def matrix_product(sch: Schedule, block: BlockRV) -> None:
             sch.transform_layout(block, at, kind, fused([*roles.batch, *sides], load.indices, extents))
 
 
-def operands(node: Block) -> tuple[Load, Load, Load]:
+def operands(node: ir.Block) -> tuple[ir.Load, ir.Load, ir.Load]:
     """Both factors, and the result, as a load."""
     reducer = find_reducer(node)
     term = reducer.terms[0] if reducer is not None and reducer.ops == ("+",) else None
-    if isinstance(term, Binary) and term.op == "*" and reducer is not None:
+    if isinstance(term, ir.Binary) and term.op == "*" and reducer is not None:
         (store,), a, b = reducer.stores, term.a, term.b
-        if isinstance(a, Load) and isinstance(b, Load) and a.buffer is not b.buffer:
-            return a, b, Load(store.buffer, store.indices)
+        if isinstance(a, ir.Load) and isinstance(b, ir.Load) and a.buffer is not b.buffer:
+            return a, b, ir.Load(store.buffer, store.indices)
     raise ScheduleError(
         f"block {node.name!r} does not add up products of two buffers", marks={node.name: "not such a sum"}
     )
 
 
-def check_whole(node: Block, load: Load, extents: dict[Var, int]) -> None:
+def check_whole(node: ir.Block, load: ir.Load, extents: dict[ir.Var, int]) -> None:
     """Raise unless a block uses all of a buffer, by different iterators (or 0, where there is one index)."""
-    sizes = [extents.get(i, 0) if isinstance(i, Var) else 1 - (as_int(i) or 0) for i in load.indices]
-    own = [i for i in load.indices if isinstance(i, Var)]
+    sizes = [extents.get(i, 0) if isinstance(i, ir.Var) else 1 - (ir.as_int(i) or 0) for i in load.indices]
+    own = [i for i in load.indices if isinstance(i, ir.Var)]
     if sizes != list(load.buffer.shape) or len(set(own)) != len(own):
         raise ScheduleError(
             f"the indices of {load.buffer.name} are not different iterators over all of it",
@@ -80,7 +80,7 @@ def check_whole(node: Block, load: Load, extents: dict[Var, int]) -> None:
         )
 
 
-def roles_of(node: Block, first: Load, second: Load, result: Load) -> Roles:
+def roles_of(node: ir.Block, first: ir.Load, second: ir.Load, result: ir.Load) -> Roles:
     roles = Roles([], [], [], [])
     for it in node.iters:
         used = [any(i is it.var for i in load.indices) for load in (first, second, result)]
@@ -92,7 +92,7 @@ def roles_of(node: Block, first: Load, second: Load, result: Load) -> Roles:
             roles.rows.append(it.var)
         elif used == [False, True, True]:
             roles.columns.append(it.var)
-        elif as_int(it.extent) != 1:
+        elif ir.as_int(it.extent) != 1:
             raise ScheduleError(
                 f"{it.var.name} is neither of rows or columns nor summed over, nor does it number matrices",
                 marks={node.name: f"uses {first}, {second} and {result}"},
@@ -100,14 +100,14 @@ def roles_of(node: Block, first: Load, second: Load, result: Load) -> Roles:
     return roles
 
 
-def fused(order: list[Role], indices: Sequence[Expr], extents: dict[Var, int]) -> tuple[str, ...]:
+def fused(order: list[Role], indices: Sequence[ir.Expr], extents: dict[ir.Var, int]) -> tuple[str, ...]:
     """The index map, as texts over the places of `indices`, that makes one of the iterators of each role.
 
-    >>> n, h, k = Var("n"), Var("h"), Var("k")
+    >>> n, h, k = ir.Var("n"), ir.Var("h"), ir.Var("k")
     >>> fused([[k], [n, h]], [n, h, k], {n: 2, h: 7, k: 5})
     ('i2', 'i0 * 7 + i1')
     """
-    place = {i: n for n, i in enumerate(indices) if isinstance(i, Var)}
+    place = {i: n for n, i in enumerate(indices) if isinstance(i, ir.Var)}
     texts: list[str] = []
     for role in order:
         text = ""

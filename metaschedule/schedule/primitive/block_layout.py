@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...arith import Domain, IndexMap, negation, simplify
 from ...errors import ScheduleError
-from ...ir import Block, Expr, For, Iter, Substitute, Var, as_int, const, free_vars, substitute
 from ..analysis.block_dependence import order_matters
 from ..analysis.index_text import Texts, image_shape, index_map
 from ..analysis.iteration_domain import runs_once_per_point
@@ -21,11 +21,11 @@ from .nests import perfect_nest
 
 @dataclass(slots=True)
 class BlockLayoutPlan:
-    block: Block
-    chain: list[Var]
-    iters: tuple[Iter, ...]
-    values: dict[Var, Expr]  # of the old iterators
-    tests: list[Expr]  # that hold for images of the old iterators
+    block: ir.Block
+    chain: list[ir.Var]
+    iters: tuple[ir.Iter, ...]
+    values: dict[ir.Var, ir.Expr]  # of the old iterators
+    tests: list[ir.Expr]  # that hold for images of the old iterators
 
 
 @primitive("transform_block_layout")
@@ -49,7 +49,7 @@ class TransformBlockLayout(Primitive):
     def check(self, s: State) -> BlockLayoutPlan:
         block = s.block(self.block)
         mark = {block.name: "this block"}
-        extents = tuple([n for it in block.iters if (n := as_int(it.extent)) is not None])
+        extents = tuple([n for it in block.iters if (n := ir.as_int(it.extent)) is not None])
         if len(extents) != len(block.iters) or not extents:
             raise ScheduleError("the block needs iterators of constant extents", marks=mark)
         found = index_map(self.index_map, len(extents))
@@ -70,12 +70,12 @@ class TransformBlockLayout(Primitive):
         gaps = found.gaps(extents, [it.var for it in iters], domain) if has_gaps else []
         return BlockLayoutPlan(block, chain, iters, values, [simplify(negation(test)) for test in gaps])
 
-    def iterators(self, block: Block, found: IndexMap, shape: tuple[int, ...]) -> tuple[Iter, ...]:
+    def iterators(self, block: ir.Block, found: IndexMap, shape: tuple[int, ...]) -> tuple[ir.Iter, ...]:
         kinds = dict(zip(found.inputs, [it.kind for it in block.iters], strict=True))
-        iters: list[Iter] = []
-        reduced: list[Expr] = []
+        iters: list[ir.Iter] = []
+        reduced: list[ir.Expr] = []
         for n, (e, size) in enumerate(zip(found.outputs, shape, strict=True)):
-            used = {kinds[v] for v in free_vars(e)} or {"spatial"}
+            used = {kinds[v] for v in ir.free_vars(e)} or {"spatial"}
             if len(used) > 1:
                 raise ScheduleError(
                     f"index {n} of the map, {e}, mixes spatial iterators and reductions",
@@ -84,13 +84,13 @@ class TransformBlockLayout(Primitive):
             kind = used.pop()
             if kind == "reduce":
                 reduced.append(e)
-                zero = simplify(substitute(e, {v: const(0) for v in found.inputs}))
-                if as_int(zero) != 0:
+                zero = simplify(ir.substitute(e, {v: ir.const(0) for v in found.inputs}))
+                if ir.as_int(zero) != 0:
                     raise ScheduleError(
                         f"index {n} of the map, {e}, is not 0 where the reduction starts",
                         marks={block.name: "reduces"},
                     )
-            iters.append(Iter(Var(f"v{n}"), const(size), kind))
+            iters.append(ir.Iter(ir.Var(f"v{n}"), ir.const(size), kind))
         before = [v for v in found.inputs if kinds[v] == "reduce"]
         same = len(before) == len(reduced) and all(a is b for a, b in zip(before, reduced))
         if not same and find_reducer(block) is None:
@@ -103,14 +103,14 @@ class TransformBlockLayout(Primitive):
 
     def apply(self, s: State, plan: BlockLayoutPlan) -> tuple[Any, ...]:
         block = plan.block
-        loops = [For(Var(f"ax{n}"), it.extent, ()) for n, it in enumerate(plan.iters)]
-        put = Substitute(plan.values)
+        loops = [ir.For(ir.Var(f"ax{n}"), it.extent, ()) for n, it in enumerate(plan.iters)]
+        put = ir.Substitute(plan.values)
         at = {it.var: loop.var for it, loop in zip(plan.iters, loops, strict=True)}
         s.update(
             block.name,
             iters=plan.iters,
             bindings=tuple([loop.var for loop in loops]),
-            predicate=tuple([substitute(test, at) for test in plan.tests]),
+            predicate=tuple([ir.substitute(test, at) for test in plan.tests]),
             reads=tuple([put.region(r) for r in block.reads]),
             writes=tuple([put.region(r) for r in block.writes]),
             init=put.body(block.init),
@@ -126,7 +126,7 @@ class TransformBlockLayout(Primitive):
         return ()
 
 
-def check_own_loops(s: State, block: Block, what: str) -> list[Var]:
+def check_own_loops(s: State, block: ir.Block, what: str) -> list[ir.Var]:
     """The loops that hold this block and nothing else, innermost first; raises if they do not run every point
     of its iterators once, or have a kind."""
     chain = perfect_nest(s, block)[::-1]
@@ -154,7 +154,7 @@ class ReorderBlockIterVar(Primitive):
     block: BlockRV
     new_order: tuple[int, ...]
 
-    def check(self, s: State) -> Block:
+    def check(self, s: State) -> ir.Block:
         block = s.block(self.block)
         order = self.new_order
         count = len(block.iters)
@@ -164,10 +164,10 @@ class ReorderBlockIterVar(Primitive):
                 marks={block.name: ", ".join(it.var.name for it in block.iters) or "no iterators"},
             )
         own = {it.var for it in block.iters}
-        seen: set[Var] = set()
+        seen: set[ir.Var] = set()
         for n in order:
             it = block.iters[n]
-            late = [v for v in free_vars(it.extent) if v in own and v not in seen]
+            late = [v for v in ir.free_vars(it.extent) if v in own and v not in seen]
             if late:
                 raise ScheduleError(
                     f"the extent of {it.var.name} depends on {late[0].name}, which would come after it",
@@ -176,7 +176,7 @@ class ReorderBlockIterVar(Primitive):
             seen.add(it.var)
         return block
 
-    def apply(self, s: State, plan: Block) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Block) -> tuple[Any, ...]:
         s.update(
             plan.name,
             iters=tuple([plan.iters[n] for n in self.new_order]),

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ... import ir
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, Layout, aligned_strides, changed
 from ...ir.annotations import STORAGE_ALIGN
 from ..analysis.limits import check_elements
 from ..state import State
@@ -32,16 +32,16 @@ class SetScope(Primitive):
     write_index: int
     scope: str
 
-    def check(self, s: State) -> Buffer:
+    def check(self, s: State) -> ir.Buffer:
         block = s.block(self.block)
         check_scope(self.scope)
         buffer = accessed_buffer(block, "write", self.write_index)
         owner_of(s, buffer, block)
         return buffer
 
-    def apply(self, s: State, plan: Buffer) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Buffer) -> tuple[Any, ...]:
         if plan.scope != self.scope:
-            replace_buffer(s, plan, changed(plan, scope=self.scope))
+            replace_buffer(s, plan, ir.changed(plan, scope=self.scope))
         return ()
 
 
@@ -65,7 +65,7 @@ class StorageAlign(Primitive):
     factor: int
     offset: int = 0
 
-    def check(self, s: State) -> tuple[Block, Buffer, Buffer]:
+    def check(self, s: State) -> tuple[ir.Block, ir.Buffer, ir.Buffer]:
         block = s.block(self.block)
         buffer = accessed_buffer(block, "write", self.write_index)
         owner_of(s, buffer, block)
@@ -83,11 +83,11 @@ class StorageAlign(Primitive):
             )
         # Of all that was asked for the buffer, inner axes first: an outer distance holds inner ones.
         asked = [*alignments(s, buffer), (self.axis, self.factor, self.offset)]
-        strides = aligned_strides(buffer.shape, asked)
+        strides = ir.aligned_strides(buffer.shape, asked)
         check_elements((strides[0], buffer.shape[0]), buffer.name, mark)
-        return block, buffer, changed(buffer, layout=Layout(strides))
+        return block, buffer, ir.changed(buffer, layout=ir.Layout(strides))
 
-    def apply(self, s: State, plan: tuple[Block, Buffer, Buffer]) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: tuple[ir.Block, ir.Buffer, ir.Buffer]) -> tuple[Any, ...]:
         block, old, new = plan
         replace_buffer(s, old, new)
         noted = (
@@ -98,12 +98,12 @@ class StorageAlign(Primitive):
         return ()
 
 
-def alignments(s: State, buffer: Buffer) -> list[tuple[int, int, int]]:
+def alignments(s: State, buffer: ir.Buffer) -> list[tuple[int, int, int]]:
     """What the blocks of a program note as `storage_align` of a buffer: (axis, factor, offset)."""
     return [
         (axis, factor, offset)
         for block in s.nodes.values()
-        if isinstance(block, Block)
+        if isinstance(block, ir.Block)
         for write, axis, factor, offset in STORAGE_ALIGN.get(block) or ()
         if write < len(block.writes) and block.writes[write].buffer is buffer
     ]

@@ -10,38 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ... import ir
 from ...affine.footprint import Box
 from ...affine.interned import number
 from ...errors import ScheduleError
-from ...ir import (
-    INDEX,
-    Block,
-    Body,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Region,
-    Rewriter,
-    Store,
-    Substitute,
-    Var,
-    binary,
-    const,
-    own_expressions,
-    subexpressions,
-    substitute,
-)
 from ...ir.buffer import SCOPES
 from ..analysis.effects import touch
 from ..state import ROOT, Key, State
 
-ONE = Const(1, INDEX)
+ONE = ir.Const(1, ir.INDEX)
 
 
-def accessed_buffer(block: Block, kind: str, index: int) -> Buffer:
+def accessed_buffer(block: ir.Block, kind: str, index: int) -> ir.Buffer:
     """The buffer of the region that a block reads or writes as its `index`-th."""
     if kind not in ("read", "write"):
         raise ScheduleError(f'kind is {kind!r}: it must be "read" or "write"')
@@ -61,24 +41,24 @@ def check_scope(scope: str) -> None:
         raise ScheduleError(f"unknown scope {scope!r}", help=f"one of {', '.join(SCOPES)}")
 
 
-def is_never_written(s: State, buffer: Buffer) -> bool:
+def is_never_written(s: State, buffer: ir.Buffer) -> bool:
     return buffer.data is not None or any(b is buffer for b in s.original.inputs)
 
 
 # --- who touches a buffer ---
 
 
-def loads_from(e: Expr, buffer: Buffer) -> bool:
-    if type(e) is Var:
+def loads_from(e: ir.Expr, buffer: ir.Buffer) -> bool:
+    if type(e) is ir.Var:
         return False
-    return any(type(x) is Load and x.buffer is buffer for x in subexpressions(e))
+    return any(type(x) is ir.Load and x.buffer is buffer for x in ir.subexpressions(e))
 
 
-def loads_any(e: Expr) -> bool:
-    return any(type(x) is Load for x in subexpressions(e))
+def loads_any(e: ir.Expr) -> bool:
+    return any(type(x) is ir.Load for x in ir.subexpressions(e))
 
 
-def writers(s: State, buffer: Buffer) -> list[Key]:
+def writers(s: State, buffer: ir.Buffer) -> list[Key]:
     """The outermost blocks, and statements outside of blocks, that store to a buffer; in no special order."""
     return [k for k, node in s.nodes.items() if buffer in touch(node).writes and s.scope(k) is ROOT]
 
@@ -103,7 +83,7 @@ def position(s: State, parent: Key, child: Key) -> int:
 def check_descent(s: State, key: Key) -> None:
     """A copy goes inside of a loop only where iterations have memory of their own."""
     node = s.nodes[key]
-    if isinstance(node, For) and node.kind not in ("serial", "parallel", "unrolled"):
+    if isinstance(node, ir.For) and node.kind not in ("serial", "parallel", "unrolled"):
         raise ScheduleError(
             f"the copy would have to run inside of a {node.kind} loop",
             marks={key: node.kind},
@@ -112,7 +92,7 @@ def check_descent(s: State, key: Key) -> None:
 
 
 def place_before(
-    s: State, scope: Key, users: list[str], stores: list[Key], buffer: Buffer
+    s: State, scope: Key, users: list[str], stores: list[Key], buffer: ir.Buffer
 ) -> tuple[Key, Key]:
     """(parent, child) such that a copy just before the child has what `users`, all below the parent, read."""
     ways = [path(s, scope, user) for user in users]
@@ -136,7 +116,7 @@ def place_before(
         check_descent(s, parent)
 
 
-def place_after(s: State, block: str, buffer: Buffer) -> tuple[Key, Key]:
+def place_after(s: State, block: str, buffer: ir.Buffer) -> tuple[Key, Key]:
     """(parent, child) such that a copy just after the child, which holds `block`, precedes all readers."""
     parent: Key = ROOT
     for step in path(s, ROOT, block):
@@ -159,10 +139,10 @@ def insert(s: State, parent: Key, child: Key, new: Key, after: bool) -> None:
 
 
 @lru_cache(maxsize=4096)
-def copy_buffer(old: Buffer, scope: str, number: int) -> Buffer:
+def copy_buffer(old: ir.Buffer, scope: str, number: int) -> ir.Buffer:
     """A buffer for a copy: the same one whenever a state makes its `number`-th, so that replays share the
     bodies that use it, and what is known of them."""
-    return Buffer(f"{old.name}_{scope}", old.shape, old.dtype, scope)
+    return ir.Buffer(f"{old.name}_{scope}", old.shape, old.dtype, scope)
 
 
 @dataclass(slots=True)
@@ -170,96 +150,101 @@ class Copy:
     """`target[to] = source[at]` for the points of a box; `to` and `at` are over the iterators."""
 
     name: str
-    iters: tuple[Iter, ...]
+    iters: tuple[ir.Iter, ...]
     box: Box
-    source: Buffer
-    at: tuple[Expr, ...]
-    target: Buffer
-    to: tuple[Expr, ...]
-    guards: Sequence[Expr] = ()  # over the iterators
+    source: ir.Buffer
+    at: tuple[ir.Expr, ...]
+    target: ir.Buffer
+    to: tuple[ir.Expr, ...]
+    guards: Sequence[ir.Expr] = ()  # over the iterators
 
 
-def identity_copy(name: str, box: Box, source: Buffer, target: Buffer) -> Copy:
+def identity_copy(name: str, box: Box, source: ir.Buffer, target: ir.Buffer) -> Copy:
     iters = points(source, target)
     over = tuple([it.var for it in iters])
     return Copy(name, iters, box, source, over, target, over)
 
 
 @lru_cache(maxsize=4096)
-def points(source: Buffer, target: Buffer) -> tuple[Iter, ...]:
+def points(source: ir.Buffer, target: ir.Buffer) -> tuple[ir.Iter, ...]:
     """Iterators for a copy between two buffers."""
-    return tuple([Iter(Var(f"v{n}"), Const(size, INDEX)) for n, size in enumerate(source.shape)])
+    return tuple([ir.Iter(ir.Var(f"v{n}"), ir.Const(size, ir.INDEX)) for n, size in enumerate(source.shape)])
 
 
 @lru_cache(maxsize=4096)
 def assignment(
-    target: Buffer, to: tuple[Expr, ...], source: Buffer, at: tuple[Expr, ...]
-) -> tuple[tuple[Region, ...], tuple[Region, ...], Body]:
+    target: ir.Buffer, to: tuple[ir.Expr, ...], source: ir.Buffer, at: tuple[ir.Expr, ...]
+) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, ...], ir.Body]:
     """The reads, writes and body of `target[to] = source[at]`."""
-    return (point(source, at),), (point(target, to),), (Store(target, to, Load(source, at)),)
+    return (point(source, at),), (point(target, to),), (ir.Store(target, to, ir.Load(source, at)),)
 
 
 def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     """Enter the loops and the block of a copy; gives the outermost key and the block's. The caller puts it in
     its place."""
     spans = [span for span, _ in copy.box.ranges]
-    loops = [For(s.fresh(f"ax{n}"), number(span.extent), ()) for n, span in enumerate(spans)]
+    loops = [ir.For(s.fresh(f"ax{n}"), number(span.extent), ()) for n, span in enumerate(spans)]
     bindings = tuple([span.shifted(loop.var) for loop, span in zip(loops, spans, strict=True)])
     clips = [
-        binary("<", b, const(limit))
+        ir.binary("<", b, ir.const(limit))
         for b, (_, limit) in zip(bindings, copy.box.ranges, strict=True)
         if limit is not None
     ]
     values = {it.var: binding for it, binding in zip(copy.iters, bindings, strict=True)}
-    tests = (*copy.box.guards, *clips, *[substitute(g, values) for g in copy.guards])
+    tests = (*copy.box.guards, *clips, *[ir.substitute(g, values) for g in copy.guards])
     name = s.fresh_block_name(copy.name)
     signature_and_body = assignment(copy.target, copy.to, copy.source, copy.at)
-    s.nodes[name] = Block(name, copy.iters, bindings, *signature_and_body, predicate=tests)
+    s.nodes[name] = ir.Block(name, copy.iters, bindings, *signature_and_body, predicate=tests)
     s.children[name] = ()
     return (s.nest(loops, [name]) if loops else name), name
 
 
-def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
-    return Region(buffer, tuple([(index, ONE) for index in indices]))
+def point(buffer: ir.Buffer, indices: Sequence[ir.Expr]) -> ir.Region:
+    return ir.Region(buffer, tuple([(index, ONE) for index in indices]))
 
 
 # --- other buffers in old places ---
 
 
-def redirect(s: State, name: str, old: Buffer, new: Buffer) -> None:
+def redirect(s: State, name: str, old: ir.Buffer, new: ir.Buffer) -> None:
     """Let a block, and everything in it, use another buffer; not its bindings, which are outside."""
-    node: Block = s.nodes[name]
+    node: ir.Block = s.nodes[name]
     reads, writes, init, body = redirected(node.reads, node.writes, node.init, node.body, old, new)
     s.update(name, reads=reads, writes=writes, init=init, body=body)
-    rewrite_below(s, name, Substitute({}, {old: new}))
+    rewrite_below(s, name, ir.Substitute({}, {old: new}))
 
 
 @lru_cache(maxsize=4096)
 def redirected(
-    reads: tuple[Region, ...], writes: tuple[Region, ...], init: Body, body: Body, old: Buffer, new: Buffer
-) -> tuple[tuple[Region, ...], tuple[Region, ...], Body, Body]:
-    swap = Substitute({}, {old: new})
+    reads: tuple[ir.Region, ...],
+    writes: tuple[ir.Region, ...],
+    init: ir.Body,
+    body: ir.Body,
+    old: ir.Buffer,
+    new: ir.Buffer,
+) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, ...], ir.Body, ir.Body]:
+    swap = ir.Substitute({}, {old: new})
     return (
-        tuple([Region(new, r.ranges) if r.buffer is old else r for r in reads]),
-        tuple([Region(new, r.ranges) if r.buffer is old else r for r in writes]),
+        tuple([ir.Region(new, r.ranges) if r.buffer is old else r for r in reads]),
+        tuple([ir.Region(new, r.ranges) if r.buffer is old else r for r in writes]),
         swap.body(init),
         swap.body(body),
     )
 
 
-def rewrite_below(s: State, key: Key, rewriter: Rewriter) -> None:
+def rewrite_below(s: State, key: Key, rewriter: ir.Rewriter) -> None:
     for child in s.children[key]:
         s.nodes[child] = rewriter.stmt(s.nodes[child])
         rewrite_below(s, child, rewriter)
 
 
-def owner_of(s: State, buffer: Buffer, block: Block) -> str:
+def owner_of(s: State, buffer: ir.Buffer, block: ir.Block) -> str:
     """The block in which an intermediate buffer lives (ROOT: the program)."""
     if buffer.data is None:
         if any(b is buffer for b in s.allocs):
             return ROOT
         for key, node in s.nodes.items():
-            if isinstance(node, Block) and isinstance(key, str) and any(b is buffer for b in node.allocs):
+            if isinstance(node, ir.Block) and isinstance(key, str) and any(b is buffer for b in node.allocs):
                 return key
     what = "a table" if buffer.data is not None else "a parameter of the program"
     raise ScheduleError(
@@ -269,20 +254,20 @@ def owner_of(s: State, buffer: Buffer, block: Block) -> str:
     )
 
 
-def replace_buffer(s: State, old: Buffer, new: Buffer, rewriter: Rewriter | None = None) -> None:
+def replace_buffer(s: State, old: ir.Buffer, new: ir.Buffer, rewriter: ir.Rewriter | None = None) -> None:
     """Put an intermediate buffer in the place of another, everywhere."""
-    rewriter = rewriter or Substitute({}, {old: new})
+    rewriter = rewriter or ir.Substitute({}, {old: new})
     s.allocs = tuple([new if b is old else b for b in s.allocs])
     for key, node in list(s.nodes.items()):
         if mentions(node, old):
             s.nodes[key] = rewriter.stmt(node)
 
 
-def mentions(node: object, buffer: Buffer) -> bool:
-    if isinstance(node, Block):
+def mentions(node: object, buffer: ir.Buffer) -> bool:
+    if isinstance(node, ir.Block):
         if any(r.buffer is buffer for r in node.reads) or any(r.buffer is buffer for r in node.writes):
             return True
         if any(b is buffer for b in node.allocs):
             return True
-        return any(loads_from(e, buffer) for e in own_expressions(node))
-    return not isinstance(node, For) or loads_from(node.extent, buffer)
+        return any(loads_from(e, buffer) for e in ir.own_expressions(node))
+    return not isinstance(node, ir.For) or loads_from(node.extent, buffer)

@@ -5,27 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...arith import Domain, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    GPU_AXES,
-    Block,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Select,
-    Store,
-    Substitute,
-    Var,
-    as_int,
-    binary,
-    changed,
-    const,
-    free_vars,
-    loads,
-)
 from ..analysis.block_dependence import order_matters
 from ..analysis.iteration_domain import binds_injectively
 from ..analysis.signature import with_signature
@@ -35,12 +17,12 @@ from .base import BlockRV, LoopRV, Primitive, primitive
 
 @dataclass(slots=True)
 class DecomposePlan:
-    block: Block
-    store: Store
-    value: Select
-    loop: Var
+    block: ir.Block
+    store: ir.Store
+    value: ir.Select
+    loop: ir.Var
     box: list[tuple[int, int]]  # first and last value of each iterator inside
-    nest: list[Var]  # the loops from `loop` inwards
+    nest: list[ir.Var]  # the loops from `loop` inwards
 
 
 @primitive("decompose_padding")
@@ -67,28 +49,28 @@ class DecomposePadding(Primitive):
         marks = {block.name: "this block"}
         store = block.body[0] if len(block.body) == 1 else None
         whole = block.iters and not block.init and not s.children[block.name] and not block.allocs
-        if not whole or not isinstance(store, Store) or any(it.kind == "reduce" for it in block.iters):
+        if not whole or not isinstance(store, ir.Store) or any(it.kind == "reduce" for it in block.iters):
             raise ScheduleError(f"block {block.name!r} is not a single element-wise store", marks)
         value = store.value
-        if not isinstance(value, Select) or not isinstance(value.b, Const):
+        if not isinstance(value, ir.Select) or not isinstance(value.b, ir.Const):
             raise ScheduleError(
                 f"block {block.name!r} does not store select(inside, x, constant)", marks,
                 "padding chooses between an expression and a constant",
             )  # fmt: skip
         why = order_matters(s, block)
-        if why or any(load.buffer is store.buffer for load in loads(value)):
+        if why or any(load.buffer is store.buffer for load in ir.loads(value)):
             why = why or "it reads what it writes"
             raise ScheduleError(f"block {block.name!r} cannot be taken apart: {why}", marks)
         nest = self.nest(s, block)
         self.check_races(s, block, nest[0])
         return DecomposePlan(block, store, value, nest[0], self.inner_box(block, value.cond), nest)
 
-    def inner_box(self, block: Block, cond: Expr) -> list[tuple[int, int]]:
+    def inner_box(self, block: ir.Block, cond: ir.Expr) -> list[tuple[int, int]]:
         """Where the condition holds: bounds follow from it, and it follows from them."""
         domain = Domain({it.var: it.extent for it in block.iters})
         box: list[tuple[int, int]] = []
         within = domain
-        loaded = bool(loads(cond)) or any(as_int(it.extent) is None for it in block.iters)
+        loaded = bool(ir.loads(cond)) or any(ir.as_int(it.extent) is None for it in block.iters)
         inside = domain if loaded else domain.with_fact(cond)
         for it in () if loaded else block.iters:
             low, high = inside.bounds(it.var)
@@ -98,7 +80,7 @@ class DecomposePadding(Primitive):
                     marks={block.name: f"inside where {cond}"},
                 )
             box.append((low, high))
-            within = within.with_fact(binary(">=", it.var, low)).with_fact(binary("<=", it.var, high))
+            within = within.with_fact(ir.binary(">=", it.var, low)).with_fact(ir.binary("<=", it.var, high))
         if loaded or not within.prove(cond):
             raise ScheduleError(
                 f"the inside of block {block.name!r} is not a box",
@@ -107,13 +89,13 @@ class DecomposePadding(Primitive):
             )
         return box
 
-    def nest(self, s: State, block: Block) -> list[Var]:
+    def nest(self, s: State, block: ir.Block) -> list[ir.Var]:
         loop = s.loop(self.loop).var
-        found: list[Var] = []
+        found: list[ir.Var] = []
         key: Key = block.name
         while key is not loop:
             above = s.parent[key]
-            if not isinstance(above, Var):
+            if not isinstance(above, ir.Var):
                 raise ScheduleError(
                     "the loop is not around the block", marks={loop: "this loop", block.name: "block"}
                 )
@@ -122,7 +104,7 @@ class DecomposePadding(Primitive):
                     "there is something else in the loop",
                     marks={above: "has more in its body", block.name: "than this block"},
                 )
-            if s.nodes[above].kind in GPU_AXES:
+            if s.nodes[above].kind in ir.GPU_AXES:
                 raise ScheduleError(
                     f"the loop over {above.name} is bound to {s.nodes[above].kind}", marks={above: "bound"}
                 )
@@ -130,7 +112,7 @@ class DecomposePadding(Primitive):
             key = above
         return found[::-1]
 
-    def check_races(self, s: State, block: Block, top: Var) -> None:
+    def check_races(self, s: State, block: ir.Block, top: ir.Var) -> None:
         """Threads that store the same element see each other's filling; before, they stored equal values."""
         shared = [
             v for v in s.loops_around(top) if s.nodes[v].kind not in ("serial", "unrolled", "vectorized")
@@ -155,55 +137,57 @@ class DecomposePadding(Primitive):
     def add_fill(self, s: State, plan: DecomposePlan) -> Key:
         """The nest again, storing the constant."""
         block, store = plan.block, plan.store
-        loops = {v: Var(v.name) for v in plan.nest}
-        own = {it.var: Var(it.var.name) for it in block.iters}
-        put = Substitute({**loops, **own})
-        filling = Block(
+        loops = {v: ir.Var(v.name) for v in plan.nest}
+        own = {it.var: ir.Var(it.var.name) for it in block.iters}
+        put = ir.Substitute({**loops, **own})
+        filling = ir.Block(
             f"{block.name}_fill",
-            tuple([Iter(own[it.var], put.expr(it.extent), it.kind) for it in block.iters]),
+            tuple([ir.Iter(own[it.var], put.expr(it.extent), it.kind) for it in block.iters]),
             tuple([put.expr(s.resolve(b)) for b in block.bindings]),
             (),
             (),
-            (Store(store.buffer, put.exprs(store.indices), plan.value.b),),
+            (ir.Store(store.buffer, put.exprs(store.indices), plan.value.b),),
             predicate=tuple([put.expr(s.resolve(p)) for p in block.predicate]),
         )
         nest: Any = with_signature(filling)
         for var in reversed(plan.nest):
-            node: For = s.nodes[var]
-            nest = For(loops[var], put.expr(s.resolve(node.extent)), (nest,), node.kind, node.annotations)
+            node: ir.For = s.nodes[var]
+            nest = ir.For(loops[var], put.expr(s.resolve(node.extent)), (nest,), node.kind, node.annotations)
         return s.add(nest)
 
     def shrink(self, s: State, plan: DecomposePlan) -> None:
         """Restrict the old block to the inside."""
         block = plan.block
-        iters: list[Iter] = []
-        bindings: list[Expr] = []
+        iters: list[ir.Iter] = []
+        bindings: list[ir.Expr] = []
         predicate = list(block.predicate)
-        values: dict[Var, Expr] = {}
+        values: dict[ir.Var, ir.Expr] = {}
         for at, (it, binding, (low, high)) in enumerate(
             zip(block.iters, block.bindings, plan.box, strict=True)
         ):
             count = high - low + 1
-            if count == as_int(it.extent):
+            if count == ir.as_int(it.extent):
                 iters.append(it)
                 bindings.append(binding)
                 continue
-            new = Var(it.var.name)
-            iters.append(Iter(new, const(count)))
+            new = ir.Var(it.var.name)
+            iters.append(ir.Iter(new, ir.const(count)))
             values[it.var] = new + low
             if self.is_own_loop(s, plan, at):
-                assert isinstance(binding, Var)
-                s.update(binding, extent=const(count))
-                s.extents[binding] = const(count)
+                assert isinstance(binding, ir.Var)
+                s.update(binding, extent=ir.const(count))
+                s.extents[binding] = ir.const(count)
                 bindings.append(binding)
             else:
                 bindings.append(binding - low)
-                predicate += [binary(">=", binding, low)] if low > 0 else []
-                predicate += [binary("<=", binding, high)] if high < (as_int(it.extent) or 0) - 1 else []
+                predicate += [ir.binary(">=", binding, low)] if low > 0 else []
+                predicate += (
+                    [ir.binary("<=", binding, high)] if high < (ir.as_int(it.extent) or 0) - 1 else []
+                )
         tidy = Tidy({**values}, Domain({it.var: it.extent for it in iters}))
-        store = Store(plan.store.buffer, tidy.exprs(plan.store.indices), tidy.expr(plan.value.a))
+        store = ir.Store(plan.store.buffer, tidy.exprs(plan.store.indices), tidy.expr(plan.value.a))
         s.nodes[block.name] = with_signature(
-            changed(
+            ir.changed(
                 block, iters=tuple(iters), bindings=tuple(bindings), predicate=tuple(predicate), body=(store,)
             )
         )
@@ -211,26 +195,26 @@ class DecomposePadding(Primitive):
     def is_own_loop(self, s: State, plan: DecomposePlan, at: int) -> bool:
         """Whether an iterator is a loop of the nest that serves nothing else."""
         var = plan.block.bindings[at]
-        if not isinstance(var, Var) or not any(var is v for v in plan.nest):
+        if not isinstance(var, ir.Var) or not any(var is v for v in plan.nest):
             return False
-        if s.fixed_extent(var) != as_int(plan.block.iters[at].extent):
+        if s.fixed_extent(var) != ir.as_int(plan.block.iters[at].extent):
             return False
         others = [b for n, b in enumerate(plan.block.bindings) if n != at] + list(plan.block.predicate)
         others += [s.extents[v] for v in plan.nest]
-        return not any(leaf is var for e in others for v in free_vars(e) for leaf in s.leaf_loops(v))
+        return not any(leaf is var for e in others for v in ir.free_vars(e) for leaf in s.leaf_loops(v))
 
 
-class Tidy(Substitute):
+class Tidy(ir.Substitute):
     """Replaces variables and simplifies indices that change."""
 
-    def __init__(self, values: dict[Var, Expr], domain: Domain) -> None:
+    def __init__(self, values: dict[ir.Var, ir.Expr], domain: Domain) -> None:
         super().__init__(values)
         self.domain = domain
 
-    def exprs(self, items: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def exprs(self, items: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
         return tuple([e if (new := self.expr(e)) is e else simplify(new, self.domain) for e in items])
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is Load:
-            return Load(e.buffer, self.exprs(e.indices))
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is ir.Load:
+            return ir.Load(e.buffer, self.exprs(e.indices))
         return super().expr(e)

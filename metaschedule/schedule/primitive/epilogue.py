@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ... import ir
 from ...arith import block_signature, iteration_map
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    Load,
-    Store,
-    Var,
-    as_int,
-    binary,
-    changed,
-    same_expr,
-    subexpressions,
-    substitute,
-)
 from ..analysis.block_dependence import check_independent
 from ..analysis.effects import touch
 from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
@@ -47,7 +32,7 @@ class FuseReductionEpilogue(Primitive):
     reduction_block: BlockRV
     epilogue_block: BlockRV
 
-    def check(self, s: State) -> Block:
+    def check(self, s: State) -> ir.Block:
         reduction, epilogue = s.block(self.reduction_block), s.block(self.epilogue_block)
         reducer = find_reducer(reduction)
         if reducer is None or len(reducer.stores) != 1 or s.children[reduction.name]:
@@ -66,28 +51,30 @@ class FuseReductionEpilogue(Primitive):
         self.check_early(s, reduction, rest)
         check_independent(s, reduction)
         check_independent(s, epilogue)
-        indices = tuple([substitute(i, values) for i in store.indices])
+        indices = tuple([ir.substitute(i, values) for i in store.indices])
         first = reduction.init[0]
-        assert isinstance(first, Store)
-        identity = isinstance(first.value, Const) and first.value.value == identity_of(op, old.dtype).value
-        extra = substitute(rest, values)
-        start = extra if identity else binary(op, first.value, extra)
-        mine = Load(new, indices)
-        fused = changed(
+        assert isinstance(first, ir.Store)
+        identity = isinstance(first.value, ir.Const) and first.value.value == identity_of(op, old.dtype).value
+        extra = ir.substitute(rest, values)
+        start = extra if identity else ir.binary(op, first.value, extra)
+        mine = ir.Load(new, indices)
+        fused = ir.changed(
             reduction,
-            init=(Store(new, indices, start),),
-            body=(Store(new, indices, binary(op, mine, reducer.terms[0])),),
+            init=(ir.Store(new, indices, start),),
+            body=(ir.Store(new, indices, ir.binary(op, mine, reducer.terms[0])),),
             reads=(),
             writes=(),
         )
         reads, writes = block_signature(fused)
-        return changed(fused, reads=reads, writes=writes)
+        return ir.changed(fused, reads=reads, writes=writes)
 
-    def epilogue_parts(self, epilogue: Block, old: Buffer, op: str) -> tuple[Store, Load, Expr]:
+    def epilogue_parts(
+        self, epilogue: ir.Block, old: ir.Buffer, op: str
+    ) -> tuple[ir.Store, ir.Load, ir.Expr]:
         """The store of an epilogue, the element of `old` that it reads, and what it combines that with."""
         store = epilogue.body[0] if len(epilogue.body) == 1 else None
         if (
-            not isinstance(store, Store)
+            not isinstance(store, ir.Store)
             or epilogue.init
             or any(it.kind != "spatial" for it in epilogue.iters)
         ):
@@ -96,9 +83,9 @@ class FuseReductionEpilogue(Primitive):
                 marks={epilogue.name: "not an epilogue"},
             )
         value = store.value
-        found = operands_of(store, old) if isinstance(value, Binary) and value.op == op else None
+        found = operands_of(store, old) if isinstance(value, ir.Binary) and value.op == op else None
         if found is None or any(
-            isinstance(x, Load) and x.buffer in (old, store.buffer) for x in subexpressions(found[1])
+            isinstance(x, ir.Load) and x.buffer in (old, store.buffer) for x in ir.subexpressions(found[1])
         ):
             raise ScheduleError(
                 f"block {epilogue.name!r} does not combine {old.name} by {op!r}, as the reduction does",
@@ -107,7 +94,9 @@ class FuseReductionEpilogue(Primitive):
             )
         return store, *found
 
-    def check_buffers(self, s: State, reduction: Block, epilogue: Block, old: Buffer, new: Buffer) -> None:
+    def check_buffers(
+        self, s: State, reduction: ir.Block, epilogue: ir.Block, old: ir.Buffer, new: ir.Buffer
+    ) -> None:
         if not any(b is old for b in s.allocs):
             raise ScheduleError(
                 f"{old.name} is not an intermediate buffer", marks={reduction.name: f"stores to {old.name}"}
@@ -126,18 +115,20 @@ class FuseReductionEpilogue(Primitive):
                 f"the reduction reads {new.name}", marks={reduction.name: f"reads {new.name}"}
             )
 
-    def correspondence(self, reduction: Block, epilogue: Block, update: Store, own: Load) -> dict[Var, Expr]:
+    def correspondence(
+        self, reduction: ir.Block, epilogue: ir.Block, update: ir.Store, own: ir.Load
+    ) -> dict[ir.Var, ir.Expr]:
         """Iterators of the epilogue -> of the reduction, by the dimensions of the buffer between them."""
-        values: dict[Var, Expr] = {}
+        values: dict[ir.Var, ir.Expr] = {}
         mine = {it.var: it for it in reduction.iters if it.kind == "spatial"}
         theirs = {it.var: it for it in epilogue.iters}
-        used: set[Var] = set()
+        used: set[ir.Var] = set()
         for a, b in zip(own.indices, update.indices, strict=True):
-            if isinstance(a, Const) and same_expr(a, b):
+            if isinstance(a, ir.Const) and ir.same_expr(a, b):
                 continue
-            if isinstance(a, Var) and isinstance(b, Var) and a not in values and b not in used:
+            if isinstance(a, ir.Var) and isinstance(b, ir.Var) and a not in values and b not in used:
                 known = a in theirs and b in mine
-                if known and same_expr(theirs[a].extent, mine[b].extent):
+                if known and ir.same_expr(theirs[a].extent, mine[b].extent):
                     values[a] = b
                     used.add(b)
                     continue
@@ -156,12 +147,12 @@ class FuseReductionEpilogue(Primitive):
             )
         return values
 
-    def check_whole(self, s: State, block: Block, old: Buffer) -> None:
+    def check_whole(self, s: State, block: ir.Block, old: ir.Buffer) -> None:
         """Every value of the spatial iterators is reached."""
         loops = s.loops_around(block.name)
         pairs = [(it, s.resolve(b)) for it, b in zip(block.iters, block.bindings, strict=True)]
         extents = {v: s.fixed_extent(v) for v in loops}
-        whole = [as_int(it.extent) for it, _ in pairs]
+        whole = [ir.as_int(it.extent) for it, _ in pairs]
         known = {v: n for v, n in extents.items() if n is not None}
         mapped = None
         if s.scope(block.name) is ROOT and len(known) == len(extents) and not guarded(s, block):
@@ -173,9 +164,9 @@ class FuseReductionEpilogue(Primitive):
                 marks={block.name: "its bindings, or its predicate, may leave some out"},
             )
 
-    def check_early(self, s: State, reduction: Block, rest: Expr) -> None:
+    def check_early(self, s: State, reduction: ir.Block, rest: ir.Expr) -> None:
         """What the epilogue reads is there when the reduction starts, and stays."""
-        read = {x.buffer for x in subexpressions(rest) if isinstance(x, Load)}
+        read = {x.buffer for x in ir.subexpressions(rest) if isinstance(x, ir.Load)}
         reached = False
         for top in s.children[ROOT]:
             inside = [top, *s.statements_below(top)] if not isinstance(top, str) else [top]
@@ -187,7 +178,7 @@ class FuseReductionEpilogue(Primitive):
                         marks={key: "writes it"},
                     )
 
-    def apply(self, s: State, plan: Block) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Block) -> tuple[Any, ...]:
         old = {r.buffer for r in s.nodes[plan.name].writes}
         s.nodes[plan.name] = plan
         s.allocs = tuple([b for b in s.allocs if b not in old])
@@ -195,11 +186,11 @@ class FuseReductionEpilogue(Primitive):
         return ()
 
 
-def operands_of(store: Store, old: Buffer) -> tuple[Load, Expr] | None:
+def operands_of(store: ir.Store, old: ir.Buffer) -> tuple[ir.Load, ir.Expr] | None:
     """(the element of `old`, the rest) of a store of `old[...] op rest`."""
     value = store.value
-    if isinstance(value, Binary):
+    if isinstance(value, ir.Binary):
         for own, rest in ((value.a, value.b), (value.b, value.a)):
-            if isinstance(own, Load) and own.buffer is old:
+            if isinstance(own, ir.Load) and own.buffer is old:
                 return own, rest
     return None

@@ -5,24 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...affine.inverse import Inverse, Solve, find_inverse
 from ...arith import contains
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Buffer,
-    Expr,
-    Load,
-    Rewriter,
-    Store,
-    as_int,
-    changed,
-    is_integer,
-    loads,
-    subexpressions,
-    substitute,
-)
 from ..analysis.effects import Effect, effects, why_sources_change
 from ..analysis.elementwise import (
     check_one_scope,
@@ -43,9 +29,9 @@ from .reverse_inline import ReverseComputeInline
 
 @dataclass(slots=True)
 class InlinePlan:
-    block: Block
-    buffer: Buffer
-    consumers: list[Block]  # as they will be
+    block: ir.Block
+    buffer: ir.Buffer
+    consumers: list[ir.Block]  # as they will be
 
 
 @primitive("compute_inline")
@@ -75,7 +61,7 @@ class ComputeInline(Primitive):
         if inverse is None or not inverse.full:
             raise ScheduleError(
                 f"the indices of {buffer.name} do not determine the iterators of block {block.name!r}",
-                marks={block.name: "stores to " + str(Load(buffer, store.indices))},
+                marks={block.name: "stores to " + str(ir.Load(buffer, store.indices))},
                 help="every iterator must be found again from the indices, as in B[j, i * 4 + k]",
             )
         events = effects(s)
@@ -94,20 +80,20 @@ class ComputeInline(Primitive):
         return InlinePlan(block, buffer, self.consumers(s, events, block, store, inverse))
 
     def consumers(
-        self, s: State, events: list[Effect], block: Block, store: Store, inverse: Inverse
-    ) -> list[Block]:
+        self, s: State, events: list[Effect], block: ir.Block, store: ir.Store, inverse: Inverse
+    ) -> list[ir.Block]:
         buffer = store.buffer
         put = PutExpression(buffer, store.value, inverse.solve)
         whole = all(r == (0, n - 1) for r, n in zip(inverse.ranges, buffer.shape, strict=True))
         written = buffer.region(*((low, high - low + 1) for low, high in inverse.ranges))
-        found: list[Block] = []
+        found: list[ir.Block] = []
         seen = False
         for event in events:
             seen = seen or event.key is block.name
             if buffer not in event.reads:
                 continue
             check_one_scope(s, event, block, buffer)
-            reader: Block = s.nodes[event.key]
+            reader: ir.Block = s.nodes[event.key]
             marks: dict[Any, str] = {block.name: f"writes {buffer.name}", reader.name: f"reads {buffer.name}"}
             if not seen:
                 raise ScheduleError(f"block {reader.name!r} runs before block {block.name!r}", marks)
@@ -117,7 +103,7 @@ class ComputeInline(Primitive):
             if not whole and not contains(written, region, domain_of(reader)):
                 raise ScheduleError(f"block {reader.name!r} may read more than is written", marks)
             check_inlined(buffer, store.value, reader.init + reader.body, marks)
-            new = changed(reader, init=put.body(reader.init), body=put.body(reader.body))
+            new = ir.changed(reader, init=put.body(reader.init), body=put.body(reader.body))
             if new is reader:
                 raise ScheduleError(f"block {reader.name!r} reads {buffer.name} in its signature only", marks)
             found.append(with_signature(new))
@@ -133,25 +119,25 @@ class ComputeInline(Primitive):
         return ()
 
 
-class PutExpression(Rewriter):
+class PutExpression(ir.Rewriter):
     """Replaces loads of a buffer by the expression of their elements."""
 
-    def __init__(self, buffer: Buffer, value: Expr, solve: Solve) -> None:
+    def __init__(self, buffer: ir.Buffer, value: ir.Expr, solve: Solve) -> None:
         self.target, self.value, self.solve = buffer, value, solve
 
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: ir.Expr) -> ir.Expr:
         e = super().expr(e)
-        if type(e) is Load and e.buffer is self.target:
-            return substitute(self.value, self.solve(e.indices))
+        if type(e) is ir.Load and e.buffer is self.target:
+            return ir.substitute(self.value, self.solve(e.indices))
         return e
 
 
-def is_safe_anywhere(block: Block, store: Store) -> bool:
+def is_safe_anywhere(block: ir.Block, store: ir.Store) -> bool:
     """Whether the value can be computed at every point of the iterators, where the block runs or not."""
-    for e in subexpressions(store.value):
-        if isinstance(e, Load) and loads(*e.indices):
+    for e in ir.subexpressions(store.value):
+        if isinstance(e, ir.Load) and ir.loads(*e.indices):
             return False  # the index was computed, too
-        if isinstance(e, Binary) and e.op in ("//", "%") and is_integer(e.dtype) and not as_int(e.b):
+        if isinstance(e, ir.Binary) and e.op in ("//", "%") and ir.is_integer(e.dtype) and not ir.as_int(e.b):
             return False
     domain = domain_of(block)
     return all(contains(r.buffer.whole(), r, domain) for r in block.reads)

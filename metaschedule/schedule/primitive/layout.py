@@ -10,27 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...arith import Domain, IndexMap, access_region, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Body,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Region,
-    Rewriter,
-    Stmt,
-    Store,
-    Var,
-    as_int,
-    binary,
-    const,
-    substitute,
-)
 from ..analysis.effects import touch
 from ..analysis.index_text import (
     Spec,
@@ -51,10 +33,10 @@ Number = bool | int | float | str
 
 @dataclass(slots=True)
 class LayoutPlan:
-    old: Buffer
-    new: Buffer
+    old: ir.Buffer
+    new: ir.Buffer
     map: IndexMap
-    fill: Block | None
+    fill: ir.Block | None
     parent: str
     child: Key | None  # the first that writes the buffer
 
@@ -87,7 +69,7 @@ class TransformLayout(Primitive):
         owner = owner_of(s, old, block)
         texts = with_parameters(self.index_map, [s.number(p) for p in self.parameters])
         shape = image_shape(texts, old.shape)
-        new = Buffer(old.name, shape, old.dtype, old.scope)
+        new = ir.Buffer(old.name, shape, old.dtype, old.scope)
         found = index_map(texts, len(old.shape))
         fill = None
         if self.pad_value is not None:
@@ -103,41 +85,41 @@ class TransformLayout(Primitive):
         first = next((c for c in s.children[owner] if writes_below(s, c, old)), s.children[owner][0])
         return LayoutPlan(old, new, found, fill, owner, first)
 
-    def fill_block(self, old: Buffer, new: Buffer, found: IndexMap) -> Block | None:
+    def fill_block(self, old: ir.Buffer, new: ir.Buffer, found: IndexMap) -> ir.Block | None:
         """Stores the pad value to all that is no image; None if everything is."""
         value = pad_constant(self.pad_value, old.dtype)
         if math.prod(new.shape) == math.prod(old.shape):
             return None
-        over = tuple([Var(f"v{n}") for n in range(len(new.shape))])
+        over = tuple([ir.Var(f"v{n}") for n in range(len(new.shape))])
         domain = Domain(dict(zip(over, new.shape)))
-        outside: Expr = Const(False, "bool")
+        outside: ir.Expr = ir.Const(False, "bool")
         for test in found.gaps(old.shape, over, domain):
-            outside = binary("or", outside, test)
-        iters = tuple([Iter(v, const(n)) for v, n in zip(over, new.shape, strict=True)])
-        body = (Store(new, over, value),)
-        return Block(f"{old.name}_pad", iters, over, (), (point(new, over),), body, predicate=(outside,))
+            outside = ir.binary("or", outside, test)
+        iters = tuple([ir.Iter(v, ir.const(n)) for v, n in zip(over, new.shape, strict=True)])
+        body = (ir.Store(new, over, value),)
+        return ir.Block(f"{old.name}_pad", iters, over, (), (point(new, over),), body, predicate=(outside,))
 
     def apply(self, s: State, plan: LayoutPlan) -> tuple[Any, ...]:
         replace_buffer(s, plan.old, plan.new, Relayout(plan.old, plan.new, plan.map))
         if plan.fill is not None and plan.child is not None:
-            loops = [For(Var(f"ax{n}"), it.extent, ()) for n, it in enumerate(plan.fill.iters)]
+            loops = [ir.For(ir.Var(f"ax{n}"), it.extent, ()) for n, it in enumerate(plan.fill.iters)]
             values = dict(zip([it.var for it in plan.fill.iters], [f.var for f in loops], strict=True))
             name = s.fresh_block_name(plan.fill.name)
             s.nodes[name] = plan.fill
             s.children[name] = ()
-            predicate = tuple([substitute(c, values) for c in plan.fill.predicate])
+            predicate = tuple([ir.substitute(c, values) for c in plan.fill.predicate])
             s.update(name, name=name, bindings=tuple(values.values()), predicate=predicate)
             insert(s, plan.parent, plan.child, s.nest(loops, [name]), after=False)
         return ()
 
 
-def writes_below(s: State, key: Key, buffer: Buffer) -> bool:
+def writes_below(s: State, key: Key, buffer: ir.Buffer) -> bool:
     if buffer in touch(s.nodes[key]).writes:
         return True
     return any(writes_below(s, child, buffer) for child in s.children[key])
 
 
-def pad_constant(value: Number | None, dtype: str) -> Const:
+def pad_constant(value: Number | None, dtype: str) -> ir.Const:
     try:
         if isinstance(value, str):
             if value not in ("inf", "-inf", "nan"):
@@ -145,54 +127,54 @@ def pad_constant(value: Number | None, dtype: str) -> Const:
             value = float(value)
         if not isinstance(value, (bool, int, float)):
             raise ValueError
-        return const(value, dtype)
+        return ir.const(value, dtype)
     except (ValueError, OverflowError):
         raise ScheduleError(f"pad_value {value!r:.40} is no number of dtype {dtype}") from None
 
 
-class Relayout(Rewriter):
+class Relayout(ir.Rewriter):
     """Uses of a buffer become uses of its new layout."""
 
-    def __init__(self, old: Buffer, new: Buffer, found: IndexMap) -> None:
+    def __init__(self, old: ir.Buffer, new: ir.Buffer, found: IndexMap) -> None:
         self.old, self.new, self.map = old, new, found
         self.domain = Domain()
 
-    def indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def indices(self, indices: Sequence[ir.Expr]) -> tuple[ir.Expr, ...]:
         values = dict(zip(self.map.inputs, indices, strict=True))
-        mapped = [substitute(e, values) for e in self.map.outputs]
-        if not all(type(index) is Var for index in indices):
+        mapped = [ir.substitute(e, values) for e in self.map.outputs]
+        if not all(type(index) is ir.Var for index in indices):
             # What an index is made of stays as written where the map only moves it.
             mapped = [
-                there if type(e) is Var else simplify(there, self.domain)
+                there if type(e) is ir.Var else simplify(there, self.domain)
                 for e, there in zip(self.map.outputs, mapped, strict=True)
             ]
         return tuple(mapped)
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: ir.Buffer) -> ir.Buffer:
         return self.new if b is self.old else b
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is Load and e.buffer is self.old:
-            return Load(self.new, self.indices(self.exprs(e.indices)))
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is ir.Load and e.buffer is self.old:
+            return ir.Load(self.new, self.indices(self.exprs(e.indices)))
         return super().expr(e)
 
-    def region(self, r: Region) -> Region:
+    def region(self, r: ir.Region) -> ir.Region:
         if r.buffer is not self.old:
             return super().region(r)
         starts = [start for start, _ in r.ranges]
-        if all(as_int(extent) == 1 for _, extent in r.ranges):
+        if all(ir.as_int(extent) == 1 for _, extent in r.ranges):
             return point(self.new, self.indices(starts))
-        within: dict[Var, Expr | int] = {Var("w"): extent for _, extent in r.ranges}
+        within: dict[ir.Var, ir.Expr | int] = {ir.Var("w"): extent for _, extent in r.ranges}
         moved = self.indices([start + w for start, w in zip(starts, within, strict=True)])
         return access_region(self.new, moved, within, self.domain)
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if isinstance(s, Store) and s.buffer is self.old:
-            return Store(self.new, self.indices(self.exprs(s.indices)), self.expr(s.value))
-        if not isinstance(s, Block):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if isinstance(s, ir.Store) and s.buffer is self.old:
+            return ir.Store(self.new, self.indices(self.exprs(s.indices)), self.expr(s.value))
+        if not isinstance(s, ir.Block):
             return super().stmt(s)
         outside = self.domain
-        self.domain = Domain({it.var: n for it in s.iters if (n := as_int(it.extent)) is not None})
+        self.domain = Domain({it.var: n for it in s.iters if (n := ir.as_int(it.extent)) is not None})
         self.domain.singletons.clear()  # an iterator of extent 1 keeps its name
         new = super().stmt(s)
         self.domain = outside

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from ... import ir
 from ...affine.definitions import FusedDigit, Split, leaf_loops_of
 from ...affine.interned import less, number, product
 from ...errors import ScheduleError
-from ...ir import Const, Expr, For, Var, as_int, const
 from ..analysis.effects import touch
 from ..analysis.limits import check_count, check_nest
 from ..analysis.reordering import check_reorderable
@@ -21,11 +21,11 @@ from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 LONGEST_NAME = 128  # of a loop: split and fused again n times, `i` would have 2**n letters
 
 
-def joined_name(loops: Sequence[Var]) -> str:
+def joined_name(loops: Sequence[ir.Var]) -> str:
     return "_".join([v.name for v in loops])[:LONGEST_NAME].rstrip("_")
 
 
-def check_plain(loop: For, what: str) -> None:
+def check_plain(loop: ir.For, what: str) -> None:
     """A loop that has been given a kind or notes says something about the loop as it is."""
     if loop.kind != "serial":
         raise ScheduleError(
@@ -43,8 +43,8 @@ def check_plain(loop: For, what: str) -> None:
 
 @dataclass(slots=True)
 class SplitPlan:
-    loop: For
-    extents: tuple[Expr, ...]
+    loop: ir.For
+    extents: tuple[ir.Expr, ...]
     guarded: bool
 
 
@@ -79,9 +79,11 @@ class SplitLoop(Primitive):
         if given and min(given) < 1:
             raise ScheduleError(f"factors must be positive, got {numbers}", marks={loop.var: "to be split"})
         known = math.prod(given)
-        extent = as_int(loop.extent)
+        extent = ir.as_int(loop.extent)
         if None in numbers:
-            outer = const(-(-extent // known)) if extent is not None else (loop.extent + (known - 1)) // known
+            outer = (
+                ir.const(-(-extent // known)) if extent is not None else (loop.extent + (known - 1)) // known
+            )
         else:
             outer = None
             if extent is None:
@@ -97,7 +99,7 @@ class SplitLoop(Primitive):
                     help="make one factor None or larger",
                 )
         extents = tuple([outer if n is None else number(n) for n in numbers])
-        covered = known * (as_int(outer) or 0 if outer is not None else 1)
+        covered = known * (ir.as_int(outer) or 0 if outer is not None else 1)
         exact = extent is not None and covered == extent
         if not exact:
             check_nest(s, loop.var, max(known, covered))
@@ -106,10 +108,10 @@ class SplitLoop(Primitive):
             self.check_inner_extents(s, loop.var)
         return SplitPlan(loop, extents, guarded)  # pyright: ignore[reportArgumentType]
 
-    def check_inner_extents(self, s: State, var: Var) -> None:
+    def check_inner_extents(self, s: State, var: ir.Var) -> None:
         """The test guards blocks; an extent below that reads memory is evaluated before it."""
         for below in s.statements_below(var):
-            if not isinstance(below, Var) or not touch(s.nodes[below]).loaded:
+            if not isinstance(below, ir.Var) or not touch(s.nodes[below]).loaded:
                 continue
             if var in leaf_loops_of(s, [s.extents[below]]):
                 raise ScheduleError(
@@ -122,7 +124,7 @@ class SplitLoop(Primitive):
         old = plan.loop.var
         digits = tuple([s.fresh(f"{old.name}_{n}") for n in range(len(plan.extents))])
         body = s.children[old]
-        loops = [For(v, e, ()) for v, e in zip(digits, plan.extents, strict=True)]
+        loops = [ir.For(v, e, ()) for v, e in zip(digits, plan.extents, strict=True)]
         s.replace(old, [digits[0]])
         s.nest(loops, body)
         s.define(old, Split(digits))
@@ -145,7 +147,7 @@ class Fuse(Primitive):
 
     loops: tuple[LoopRV, ...]
 
-    def check(self, s: State) -> list[For]:
+    def check(self, s: State) -> list[ir.For]:
         loops = [s.loop(h) for h in self.loops]
         if not loops:
             raise ScheduleError("fuse needs at least one loop")
@@ -158,7 +160,7 @@ class Fuse(Primitive):
                 )
         for loop in loops:
             check_plain(loop, "fuse")
-            if type(loop.extent) is Const:
+            if type(loop.extent) is ir.Const:
                 continue
             if not leaf_loops_of(s, [loop.extent]).isdisjoint([other.var for other in loops]):
                 raise ScheduleError(
@@ -169,7 +171,7 @@ class Fuse(Primitive):
         check_count(iterations, "the iterations of the loop", {loop.var: "" for loop in loops})
         return loops
 
-    def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: list[ir.For]) -> tuple[Any, ...]:
         digits = tuple(loop.var for loop in plan)
         fused = s.fresh(joined_name(digits))
         extent = reduce(product, [loop.extent for loop in plan])
@@ -177,7 +179,7 @@ class Fuse(Primitive):
         s.replace(digits[0], [fused])
         for var in digits[1:]:
             s.forget(var)
-        s.nest([For(fused, extent, ())], body)
+        s.nest([ir.For(fused, extent, ())], body)
         for n, var in enumerate(digits):
             s.define(var, FusedDigit(fused, digits, n))
         return (fused,)
@@ -196,7 +198,7 @@ class Reorder(Primitive):
 
     loops: tuple[LoopRV, ...]
 
-    def check(self, s: State) -> tuple[list[Var], list[Var]]:
+    def check(self, s: State) -> tuple[list[ir.Var], list[ir.Var]]:
         wanted = [s.loop(h).var for h in self.loops]
         if not wanted or len(set(wanted)) != len(wanted):
             raise ScheduleError("reorder needs different loops, at least one")
@@ -205,7 +207,7 @@ class Reorder(Primitive):
         named = set(wanted)
         order = [next(places) if v in named else v for v in chain]
         for at, var in enumerate(order):
-            if type(s.extents[var]) is Const:
+            if type(s.extents[var]) is ir.Const:
                 continue
             used = leaf_loops_of(s, [s.extents[var]])
             if late := [v for v in order[at:] if v in used]:
@@ -216,10 +218,10 @@ class Reorder(Primitive):
         check_reorderable(s, chain, order)
         return chain, order
 
-    def chain(self, s: State, wanted: list[Var]) -> list[Var]:
+    def chain(self, s: State, wanted: list[ir.Var]) -> list[ir.Var]:
         """The loops from the outermost to the innermost of the wanted ones."""
-        path: list[Var] = []
-        around: set[Var] = set()
+        path: list[ir.Var] = []
+        around: set[ir.Var] = set()
         for var in reversed(wanted):  # most often from the outside in
             if var not in around:
                 path = max([*s.loops_around(var), var], path, key=len)
@@ -241,7 +243,7 @@ class Reorder(Primitive):
                 )
         return chain
 
-    def apply(self, s: State, plan: tuple[list[Var], list[Var]]) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: tuple[list[ir.Var], list[ir.Var]]) -> tuple[Any, ...]:
         chain, order = plan
         body = s.children[chain[-1]]
         parent = s.parent[chain[0]]
@@ -269,7 +271,7 @@ class AddUnitLoop(Primitive):
         unit = s.fresh("u")
         parent = s.parent[plan]
         siblings = [unit if c is plan else c for c in s.children[parent]]
-        s.nest([For(unit, Const(1, "int64"), ())], [plan])
+        s.nest([ir.For(unit, ir.Const(1, "int64"), ())], [plan])
         s.set_children(parent, siblings)
         return (unit,)
 

@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from ... import ir
 from ...affine.definitions import Definition, FusedDigit, Split, leaf_loops_of
 from ...affine.form import variables
 from ...affine.interned import replaced
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Body,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Load,
-    Var,
-    expressions,
-    subexpressions,
-)
 from ..state import ROOT, Key, State
 
 
@@ -28,17 +17,17 @@ class Copies:
     """New variables for `loops`. What is said of the old loops, `expr` says of the new ones; variables that
     were split or fused get definitions of their own, so that bindings stay short."""
 
-    def __init__(self, s: State, loops: Iterable[Var]) -> None:
+    def __init__(self, s: State, loops: Iterable[ir.Var]) -> None:
         self.state = s
-        self.new: dict[Var, Var] = {v: s.fresh(v.name) for v in loops}
+        self.new: dict[ir.Var, ir.Var] = {v: s.fresh(v.name) for v in loops}
 
-    def var(self, var: Var) -> Var:
+    def var(self, var: ir.Var) -> ir.Var:
         known = self.new.get(var)
         if known is None:
             known = self.new[var] = self.defined(var)
         return known
 
-    def defined(self, var: Var) -> Var:
+    def defined(self, var: ir.Var) -> ir.Var:
         s, known = self.state, self.state.definitions.get(var)
         if known is None:
             return var
@@ -55,24 +44,28 @@ class Copies:
             self.new[digit] = self.define(digit, digits[n], FusedDigit(whole, digits, n))
         return self.new[var]
 
-    def define(self, old: Var, new: Var, definition: Definition) -> Var:
+    def define(self, old: ir.Var, new: ir.Var, definition: Definition) -> ir.Var:
         self.state.define(new, definition)
         self.state.extents[new] = self.expr(self.state.extents[old])
         return new
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is Const:
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is ir.Const:
             return e
         old = variables(e)
         return replaced(e, old, tuple([self.var(v) for v in old]))
 
-    def loop(self, var: Var, kind: str | None = None) -> For:
+    def loop(self, var: ir.Var, kind: str | None = None) -> ir.For:
         """The copy of a loop, without its body."""
-        old: For = self.state.nodes[var]
+        old: ir.For = self.state.nodes[var]
         new, extent = self.new[var], self.expr(old.extent)
         # Analyses that follow a definition ask for extents before the loop is entered.
         self.state.extents[new] = extent
-        return For(new, extent, (), old.kind, old.annotations) if kind is None else For(new, extent, (), kind)
+        return (
+            ir.For(new, extent, (), old.kind, old.annotations)
+            if kind is None
+            else ir.For(new, extent, (), kind)
+        )
 
 
 def insert(s: State, at: Key, keys: list[Key]) -> None:
@@ -84,11 +77,11 @@ def insert(s: State, at: Key, keys: list[Key]) -> None:
     s.set_children(parent, siblings)
 
 
-def loops_from(s: State, block: Block, loop: Var) -> list[Var]:
+def loops_from(s: State, block: ir.Block, loop: ir.Var) -> list[ir.Var]:
     """The loops from `loop` down to the block."""
-    chain: list[Var] = []
+    chain: list[ir.Var] = []
     for above in s.ancestors(block.name):
-        if not isinstance(above, Var):
+        if not isinstance(above, ir.Var):
             break
         chain.append(above)
         if above is loop:
@@ -100,14 +93,14 @@ def loops_from(s: State, block: Block, loop: Var) -> list[Var]:
     )
 
 
-def check_copied(s: State, loops: Iterable[Var], reducing: set[Var]) -> None:
+def check_copied(s: State, loops: Iterable[ir.Var], reducing: set[ir.Var]) -> None:
     """Raises unless the extents of spatial loops mean the same in a nest without the reduction loops."""
     for var in loops:
         if s.fixed_extent(var) is not None:
             continue
         extent = s.resolve(s.extents[var])
         late = leaf_loops_of(s, [extent]) & reducing
-        if late or any(isinstance(x, Load) for x in subexpressions(extent)):
+        if late or any(isinstance(x, ir.Load) for x in ir.subexpressions(extent)):
             raise ScheduleError(
                 f"the extent of {var.name} depends on {'a reduction loop' if late else 'loaded values'}",
                 marks={var: f"its extent is {extent}"},
@@ -115,26 +108,26 @@ def check_copied(s: State, loops: Iterable[Var], reducing: set[Var]) -> None:
 
 
 @lru_cache(maxsize=4096)  # loop transformations leave bodies alone, and every replay asks again
-def loaded_buffers(body: Body) -> frozenset[Buffer]:
+def loaded_buffers(body: ir.Body) -> frozenset[ir.Buffer]:
     """The buffers that statements load from."""
-    return frozenset([x.buffer for x in expressions(body) if isinstance(x, Load)])
+    return frozenset([x.buffer for x in ir.expressions(body) if isinstance(x, ir.Load)])
 
 
-def perfect_nest(s: State, block: Block) -> list[Var]:
+def perfect_nest(s: State, block: ir.Block) -> list[ir.Var]:
     """The loops around a block that hold nothing else, outermost first."""
-    nest: list[Var] = []
+    nest: list[ir.Var] = []
     below: Key = block.name
     for above in s.ancestors(block.name):
-        if not isinstance(above, Var) or not s.is_only_child(below, of=above):
+        if not isinstance(above, ir.Var) or not s.is_only_child(below, of=above):
             break
         nest.append(above)
         below = above
     return nest[::-1]
 
 
-def guarded(s: State, block: Block) -> bool:
+def guarded(s: State, block: ir.Block) -> bool:
     """Whether a statement other than a loop is around the block."""
-    return any(not isinstance(k, Var) for k in s.ancestors(block.name))
+    return any(not isinstance(k, ir.Var) for k in s.ancestors(block.name))
 
 
 def remove(s: State, key: Key) -> None:

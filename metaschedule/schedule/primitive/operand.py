@@ -6,29 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Cast,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Rewriter,
-    Store,
-    Var,
-    cast,
-    changed,
-    const,
-    expressions,
-    free_vars,
-    integer_limits,
-    is_integer,
-    substitute,
-)
 from ..analysis.reducers import find_reducer
 from ..analysis.signature import refresh_scopes, with_signature
 from ..state import Key, State
@@ -40,11 +19,11 @@ WIDER = {"float16": ("float32", "float64"), "bfloat16": ("float32", "float64"), 
 
 @dataclass(slots=True)
 class ConvertPlan:
-    block: Block
-    top: Var  # the outermost loop of the block's nest
-    store: Store
-    load: Load  # the operand
-    cofactor: Expr  # what it is multiplied with
+    block: ir.Block
+    top: ir.Var  # the outermost loop of the block's nest
+    store: ir.Store
+    load: ir.Load  # the operand
+    cofactor: ir.Expr  # what it is multiplied with
 
 
 @primitive("convert_operand")
@@ -82,34 +61,34 @@ class ConvertOperand(Primitive):
         reducer = find_reducer(block)
         if reducer is None or reducer.ops != ("+",) or not is_zero(reducer.identities[0]):
             raise ScheduleError(f"block {block.name!r} is not a sum that starts from 0", marks)
-        uses = [e for e in expressions(block.body) if isinstance(e, Load) and e.buffer is buffer]
+        uses = [e for e in ir.expressions(block.body) if isinstance(e, ir.Load) and e.buffer is buffer]
         found = [(a, b) for a, b in factors(reducer.terms[0]) if a.buffer is buffer]
         if len(found) != 1 or len(uses) != 1:
             raise ScheduleError(f"{buffer.name} is not one factor of what block {block.name!r} sums", marks)
-        if self.offset and not is_integer(reducer.terms[0].dtype):
+        if self.offset and not ir.is_integer(reducer.terms[0].dtype):
             raise ScheduleError(f"with an offset a sum in {reducer.terms[0].dtype} rounds otherwise", marks)
         top = check_own_nest(s, block)
         return ConvertPlan(block, top, reducer.stores[0], *found[0])
 
     def apply(self, s: State, plan: ConvertPlan) -> tuple[Any, ...]:
         block, old = plan.block, plan.load.buffer
-        copy = Buffer(f"{old.name}_{self.dtype}", old.shape, self.dtype)
-        at = tuple([Var(f"v{n}") for n in range(len(copy.shape))])
-        value: Expr = Load(old, at)
+        copy = ir.Buffer(f"{old.name}_{self.dtype}", old.shape, self.dtype)
+        at = tuple([ir.Var(f"v{n}") for n in range(len(copy.shape))])
+        value: ir.Expr = ir.Load(old, at)
         if self.offset:
-            value = cast(value, "int32") + const(self.offset, "int32")
-        iters = [Iter(v, const(n)) for v, n in zip(at, copy.shape, strict=True)]
-        before = [add_nest(s, copy.name, iters, Store(copy, at, cast(value, self.dtype)))]
+            value = ir.cast(value, "int32") + ir.const(self.offset, "int32")
+        iters = [ir.Iter(v, ir.const(n)) for v, n in zip(at, copy.shape, strict=True)]
+        before = [add_nest(s, copy.name, iters, ir.Store(copy, at, ir.cast(value, self.dtype)))]
         made, after, result = [copy], list[Key](), plan.store.buffer
         if self.offset:
             total, place = self.offset_sum(s, plan, before)
-            result = Buffer(f"{result.name}_sum", result.shape, result.dtype)
+            result = ir.Buffer(f"{result.name}_sum", result.shape, result.dtype)
             made += [total, result]
-            after.append(take_off(s, plan, Load(result, plan.store.indices), Load(total, place)))
+            after.append(take_off(s, plan, ir.Load(result, plan.store.indices), ir.Load(total, place)))
         s.allocs = (*s.allocs, *made)
         put = PutOperand(plan.load, copy, {plan.store.buffer: result})
         s.nodes[block.name] = with_signature(
-            changed(block, init=put.body(block.init), body=put.body(block.body))
+            ir.changed(block, init=put.body(block.init), body=put.body(block.body))
         )
         parent = s.parent[plan.top]
         siblings: list[Key] = []
@@ -119,79 +98,81 @@ class ConvertOperand(Primitive):
         refresh_scopes(s, plan.top)
         return tuple([s.blocks_below(key)[0] for key in (*before, *after)])
 
-    def offset_sum(self, s: State, plan: ConvertPlan, before: list[Key]) -> tuple[Buffer, tuple[Var, ...]]:
+    def offset_sum(
+        self, s: State, plan: ConvertPlan, before: list[Key]
+    ) -> tuple[ir.Buffer, tuple[ir.Var, ...]]:
         """The sum of offset * cofactor over the reduction, where the cofactor moves; and where that is."""
-        used = set(free_vars(plan.cofactor))
+        used = set(ir.free_vars(plan.cofactor))
         kept = [it for it in plan.block.iters if it.kind == "spatial" and it.var in used]
         summed = [it for it in plan.block.iters if it.kind == "reduce"]
         sizes = {loop: s.fixed_extent(loop) for loop in s.loops_around(plan.block.name)}
         extents = dict(zip([it.var for it in plan.block.iters], plan.block.bindings, strict=True))
         shape = tuple([sizes[extents[it.var]] or 0 for it in kept])  # pyright: ignore[reportArgumentType]
-        total = Buffer(f"{plan.store.buffer.name}_offset", shape, plan.store.buffer.dtype)
-        new = {it.var: Var(it.var.name) for it in (*kept, *summed)}
+        total = ir.Buffer(f"{plan.store.buffer.name}_offset", shape, plan.store.buffer.dtype)
+        new = {it.var: ir.Var(it.var.name) for it in (*kept, *summed)}
         at = tuple([new[it.var] for it in kept])
-        factor = const(self.offset, total.dtype)
-        term = substitute(plan.cofactor, new) * factor
-        iters = [Iter(new[it.var], it.extent, it.kind) for it in (*kept, *summed)]
-        store = Store(total, at, Load(total, at) + term)
-        before.append(add_nest(s, total.name, iters, store, (Store(total, at, const(0, total.dtype)),)))
+        factor = ir.const(self.offset, total.dtype)
+        term = ir.substitute(plan.cofactor, new) * factor
+        iters = [ir.Iter(new[it.var], it.extent, it.kind) for it in (*kept, *summed)]
+        store = ir.Store(total, at, ir.Load(total, at) + term)
+        before.append(add_nest(s, total.name, iters, store, (ir.Store(total, at, ir.const(0, total.dtype)),)))
         return total, tuple([it.var for it in kept])
 
 
-def take_off(s: State, plan: ConvertPlan, value: Load, offset: Load) -> Key:
+def take_off(s: State, plan: ConvertPlan, value: ir.Load, offset: ir.Load) -> Key:
     spatial = [it for it in plan.block.iters if it.kind == "spatial"]
-    new = {it.var: Var(it.var.name) for it in spatial}
-    store = Store(plan.store.buffer, plan.store.indices, value - offset)
-    moved = Store(
+    new = {it.var: ir.Var(it.var.name) for it in spatial}
+    store = ir.Store(plan.store.buffer, plan.store.indices, value - offset)
+    moved = ir.Store(
         store.buffer,
-        tuple([substitute(index, new) for index in store.indices]),
-        substitute(store.value, new),
+        tuple([ir.substitute(index, new) for index in store.indices]),
+        ir.substitute(store.value, new),
     )
-    iters = [Iter(new[it.var], it.extent) for it in spatial]
+    iters = [ir.Iter(new[it.var], it.extent) for it in spatial]
     return add_nest(s, f"{plan.block.name}_shifted", iters, moved)
 
 
-def add_nest(s: State, name: str, iters: Sequence[Iter], store: Store, init: Body = ()) -> Key:
+def add_nest(s: State, name: str, iters: Sequence[ir.Iter], store: ir.Store, init: ir.Body = ()) -> Key:
     """Enter a block in loops of its own, one per iterator."""
     names = [it.var.name for it in iters]
-    loops = [Var(v[2:] if v.startswith("v_") else f"ax{n}") for n, v in enumerate(names)]
-    nest: Any = with_signature(Block(name, tuple(iters), tuple(loops), (), (), (store,), init))
+    loops = [ir.Var(v[2:] if v.startswith("v_") else f"ax{n}") for n, v in enumerate(names)]
+    nest: Any = with_signature(ir.Block(name, tuple(iters), tuple(loops), (), (), (store,), init))
     for var, it in zip(reversed(loops), reversed(iters), strict=True):
-        nest = For(var, it.extent, (nest,))
+        nest = ir.For(var, it.extent, (nest,))
     return s.add(nest)
 
 
-def factors(term: Expr) -> Iterator[tuple[Load, Expr]]:
+def factors(term: ir.Expr) -> Iterator[tuple[ir.Load, ir.Expr]]:
     """The loads that a product is of, each with what it is multiplied with."""
-    if isinstance(term, Binary) and term.op == "*":
+    if isinstance(term, ir.Binary) and term.op == "*":
         for a, b in ((term.a, term.b), (term.b, term.a)):
-            inner = a.a if isinstance(a, Cast) else a
-            if isinstance(inner, Load):
+            inner = a.a if isinstance(a, ir.Cast) else a
+            if isinstance(inner, ir.Load):
                 yield inner, b
 
 
 def holds(dtype: str, values: str, offset: int) -> bool:
     """Whether a dtype has every value of another, moved by an offset."""
-    if is_integer(dtype) and is_integer(values):
-        (low, high), (least, most) = integer_limits(values), integer_limits(dtype)
+    if ir.is_integer(dtype) and ir.is_integer(values):
+        (low, high), (least, most) = ir.integer_limits(values), ir.integer_limits(dtype)
         return least <= low + offset and high + offset <= most
     return not offset and (dtype == values or dtype in WIDER.get(values, ()))
 
 
-class PutOperand(Rewriter):
+class PutOperand(ir.Rewriter):
     """Reads an operand from its copy; other buffers are replaced wherever they are."""
 
-    def __init__(self, load: Load, copy: Buffer, buffers: dict[Buffer, Buffer]) -> None:
+    def __init__(self, load: ir.Load, copy: ir.Buffer, buffers: dict[ir.Buffer, ir.Buffer]) -> None:
         self.load, self.copy, self.buffers = load, copy, buffers
 
-    def expr(self, e: Expr) -> Expr:
-        if isinstance(e, Cast) and e.a is self.load:
-            return cast(Load(self.copy, self.load.indices), e.dtype)
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if isinstance(e, ir.Cast) and e.a is self.load:
+            return ir.cast(ir.Load(self.copy, self.load.indices), e.dtype)
         if e is self.load:
-            return cast(Load(self.copy, self.load.indices), e.dtype)
+            return ir.cast(ir.Load(self.copy, self.load.indices), e.dtype)
         return super().expr(e)
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: ir.Buffer) -> ir.Buffer:
         return self.buffers.get(b, b)
 
 

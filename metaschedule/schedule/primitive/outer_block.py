@@ -5,42 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...affine.definitions import leaf_loops_of
 from ...arith import Domain, access_region, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Body,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Region,
-    Stmt,
-    Var,
-    as_int,
-    changed,
-    const,
-    expressions,
-    free_vars,
-    subexpressions,
-    substitute,
-)
 from ..analysis.iteration_domain import check_kinds_apart, domain_within
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import insert, perfect_nest
 from .reduction import InitPlan, Renamed, plan_init, without_init
 
-ZERO = const(0)
+ZERO = ir.const(0)
 
 
 @dataclass(slots=True)
 class BlockizePlan:
-    loops: list[Var]  # that go inside, outermost first
-    outer: Block  # without its body
-    inner: Block
+    loops: list[ir.Var]  # that go inside, outermost first
+    outer: ir.Block  # without its body
+    inner: ir.Block
 
 
 @primitive("blockize")
@@ -66,14 +48,14 @@ class Blockize(Primitive):
 
     def apply(self, s: State, plan: BlockizePlan) -> tuple[Any, ...]:
         key = s.fresh_block_name(plan.outer.name)
-        s.nodes[key] = changed(plan.outer, name=key)
+        s.nodes[key] = ir.changed(plan.outer, name=key)
         insert(s, plan.loops[0], [key])
         s.set_children(key, [plan.loops[0]])
         s.nodes[plan.inner.name] = plan.inner
         return (key,)
 
 
-def plan_blockize(s: State, loop: Var) -> BlockizePlan:
+def plan_blockize(s: State, loop: ir.Var) -> BlockizePlan:
     below = s.blocks_below(loop)
     nest = perfect_nest(s, s.nodes[below[0]]) if len(below) == 1 else []
     at = next((n for n, v in enumerate(nest) if v is loop), None)
@@ -83,25 +65,25 @@ def plan_blockize(s: State, loop: Var) -> BlockizePlan:
             marks={loop: f"{len(below)} blocks in it", **dict.fromkeys(below, "")},
             help="blockize an inner loop, or move the other statements away first",
         )
-    block: Block = s.nodes[below[0]]
+    block: ir.Block = s.nodes[below[0]]
     inside = nest[at:]
     check_extents(s, inside)
     parts = Parts(s, block, inside)
-    outer_predicate: list[Expr] = []
-    inner_predicate: list[Expr] = []
+    outer_predicate: list[ir.Expr] = []
+    inner_predicate: list[ir.Expr] = []
     for c in block.predicate:
         leaves = leaf_loops_of(s, [c])
         if leaves.isdisjoint(parts.inside):
             outer_predicate.append(c)
         else:
             inner_predicate.append(parts.condition(c))
-    init: Body = ()
+    init: ir.Body = ()
     if block.init:
         _, reducing = check_kinds_apart(s, block)
         init = parts.init(plan_init(s, block, inside, reducing))
-    inner = changed(block, bindings=tuple(parts.inner), predicate=tuple(inner_predicate))
+    inner = ir.changed(block, bindings=tuple(parts.inner), predicate=tuple(inner_predicate))
     inner = without_init(s, inner) if block.init else inner
-    outer = Block(
+    outer = ir.Block(
         f"{block.name}_o",
         tuple(parts.iters),
         tuple(parts.outer),
@@ -114,12 +96,12 @@ def plan_blockize(s: State, loop: Var) -> BlockizePlan:
     return BlockizePlan(inside, outer, inner)
 
 
-def check_extents(s: State, inside: list[Var]) -> None:
+def check_extents(s: State, inside: list[ir.Var]) -> None:
     within = set(inside)
     for var in inside:
         extent = s.resolve(s.extents[var])
-        if any(v not in within for v in free_vars(extent)) or any(
-            isinstance(x, Load) for x in subexpressions(extent)
+        if any(v not in within for v in ir.free_vars(extent)) or any(
+            isinstance(x, ir.Load) for x in ir.subexpressions(extent)
         ):
             raise ScheduleError(
                 f"the extent of {var.name} depends on what is outside of the new block",
@@ -131,29 +113,29 @@ def check_extents(s: State, inside: list[Var]) -> None:
 class Parts:
     """The bindings of a block taken apart: iterators for the loops outside, the rest for those inside."""
 
-    def __init__(self, s: State, block: Block, inside: list[Var]) -> None:
+    def __init__(self, s: State, block: ir.Block, inside: list[ir.Var]) -> None:
         self.state, self.block = s, block
         self.loops, self.inside = inside, set(inside)
         self.domain = domain_within(s, block.name)
-        self.iters: list[Iter] = []  # of the outer block
-        self.outer: list[Expr] = []  # what they are bound to
-        self.inner: list[Expr] = []  # new bindings of the block
+        self.iters: list[ir.Iter] = []  # of the outer block
+        self.outer: list[ir.Expr] = []  # what they are bound to
+        self.inner: list[ir.Expr] = []  # new bindings of the block
         for it, binding in zip(block.iters, block.bindings, strict=True):
-            known = s.extents.get(binding) if type(binding) is Var else None
-            size = as_int(known) if known is not None else None
+            known = s.extents.get(binding) if type(binding) is ir.Var else None
+            size = ir.as_int(known) if known is not None else None
             if size and self.inside.isdisjoint(leaf_loops_of(s, [binding])):  # the usual case, and cheap
                 self.add(it, size, binding, 1, ZERO)
             else:
                 self.take_apart(it, s.resolve(binding))
 
-    def take_apart(self, it: Iter, binding: Expr) -> None:
+    def take_apart(self, it: ir.Iter, binding: ir.Expr) -> None:
         zeros_inside = dict.fromkeys(self.inside, ZERO)
-        zeros_outside = {v: ZERO for v in free_vars(binding) if v not in self.inside}
-        outer = self.simple(substitute(binding, zeros_inside))
-        base = substitute(substitute(binding, zeros_inside), zeros_outside)
-        inner = self.simple(substitute(binding, zeros_outside) - base)
+        zeros_outside = {v: ZERO for v in ir.free_vars(binding) if v not in self.inside}
+        outer = self.simple(ir.substitute(binding, zeros_inside))
+        base = ir.substitute(ir.substitute(binding, zeros_inside), zeros_outside)
+        inner = self.simple(ir.substitute(binding, zeros_outside) - base)
         low, high = self.domain.bounds(inner)
-        loads = any(isinstance(x, Load) for x in subexpressions(binding))
+        loads = any(isinstance(x, ir.Load) for x in ir.subexpressions(binding))
         if loads or not is_zero(self.simple(binding - outer - inner)) or low != 0 or high is None:
             self.refuse(it, binding, "the loops inside and outside do not come apart in it")
         assert high is not None
@@ -167,67 +149,67 @@ class Parts:
         assert last is not None
         self.add(it, last + 1, count, size, inner)
 
-    def add(self, it: Iter, extent: int, count: Expr, size: int, inner: Expr) -> None:
+    def add(self, it: ir.Iter, extent: int, count: ir.Expr, size: int, inner: ir.Expr) -> None:
         """`it` is `count` * `size` + `inner`, where `count` has `extent` values."""
-        var = Var(f"{it.var.name}_o")
-        self.iters.append(Iter(var, const(extent), it.kind))
+        var = ir.Var(f"{it.var.name}_o")
+        self.iters.append(ir.Iter(var, ir.const(extent), it.kind))
         self.outer.append(count)
         self.inner.append(var * size + inner)
 
-    def refuse(self, it: Iter, binding: Expr, why: str) -> None:
+    def refuse(self, it: ir.Iter, binding: ir.Expr, why: str) -> None:
         raise ScheduleError(
             f"{it.var.name} of block {self.block.name!r} is bound to {binding}: {why}",
             marks={self.block.name: f"{it.var.name} is not outer * size + inner"},
         )
 
-    def simple(self, e: Expr) -> Expr:
+    def simple(self, e: ir.Expr) -> ir.Expr:
         return simplify(e, self.domain)
 
-    def condition(self, c: Expr) -> Expr:
+    def condition(self, c: ir.Expr) -> ir.Expr:
         """A conjunct in terms of the new iterators and the loops inside."""
-        known: dict[Var, Expr] = {v: v for v in self.inside}
-        known |= {b: it.var for b, it in zip(self.outer, self.iters, strict=True) if type(b) is Var}
-        bound = {b: new for b, new in zip(self.block.bindings, self.inner, strict=True) if type(b) is Var}
-        values: dict[Var, Expr] = {}
-        for var in free_vars(c):
+        known: dict[ir.Var, ir.Expr] = {v: v for v in self.inside}
+        known |= {b: it.var for b, it in zip(self.outer, self.iters, strict=True) if type(b) is ir.Var}
+        bound = {b: new for b, new in zip(self.block.bindings, self.inner, strict=True) if type(b) is ir.Var}
+        values: dict[ir.Var, ir.Expr] = {}
+        for var in ir.free_vars(c):
             if var in known or var in bound:
                 values[var] = known[var] if var in known else bound[var]
                 continue
-            values[var] = substitute(self.state.resolve(var), known)
+            values[var] = ir.substitute(self.state.resolve(var), known)
             if any(leaf not in known for leaf in self.state.leaf_loops(var)):
                 raise ScheduleError(
                     f"the condition {c} is over loops inside and outside of the new block",
                     marks={self.block.name: "its predicate does not come apart"},
                     help="blockize at another loop",
                 )
-        return substitute(c, values)
+        return ir.substitute(c, values)
 
-    def regions(self, regions: tuple[Region, ...]) -> tuple[Region, ...]:
+    def regions(self, regions: tuple[ir.Region, ...]) -> tuple[ir.Region, ...]:
         """What the block touches while the loops inside run."""
         s = self.state
         values = {it.var: new for it, new in zip(self.block.iters, self.inner, strict=True)}
         loops = {v: s.resolve(s.extents[v]) for v in self.loops}
         domain = Domain({it.var: it.extent for it in self.iters})
         domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
-        found: list[Region] = []
+        found: list[ir.Region] = []
         for r in regions:
-            starts = [substitute(start, values) for start, _ in r.ranges]
+            starts = [ir.substitute(start, values) for start, _ in r.ranges]
             box = access_region(r.buffer, starts, loops, domain)
             ranges = list(box.ranges)
             for n, ((first, count), (_, extent)) in enumerate(zip(box.ranges, r.ranges, strict=True)):
-                size = as_int(extent)
-                ranges[n] = (first, count + (size - 1)) if size else (ZERO, const(r.buffer.shape[n]))
-            found.append(Region(r.buffer, tuple(ranges)))
+                size = ir.as_int(extent)
+                ranges[n] = (first, count + (size - 1)) if size else (ZERO, ir.const(r.buffer.shape[n]))
+            found.append(ir.Region(r.buffer, tuple(ranges)))
         return tuple(found)
 
-    def init(self, plan: InitPlan) -> Body:
+    def init(self, plan: InitPlan) -> ir.Body:
         """The `init` of the block over the loops inside that drive spatial iterators."""
         block = self.block
         pairs = [(it, new) for it, new in zip(block.iters, self.inner, strict=True) if it.kind == "spatial"]
-        touched = {x.buffer for x in expressions(block.init) if isinstance(x, Load)}
+        touched = {x.buffer for x in ir.expressions(block.init) if isinstance(x, ir.Load)}
         outside = {c for c in block.predicate if leaf_loops_of(self.state, [c]).isdisjoint(self.inside)}
         kept = [c for c in plan.predicate if c not in outside]  # those guard the outer block
-        body: Stmt = Block(
+        body: ir.Stmt = ir.Block(
             self.state.fresh_block_name(f"{block.name}_init"),
             tuple([it for it, _ in pairs]),
             tuple([new for _, new in pairs]),
@@ -237,10 +219,10 @@ class Parts:
             predicate=tuple([self.condition(c) for c in kept]),
         )
         for var in reversed(plan.loops):
-            loop: For = self.state.nodes[var]
-            body = changed(loop, extent=self.state.resolve(loop.extent), body=(body,))
+            loop: ir.For = self.state.nodes[var]
+            body = ir.changed(loop, extent=self.state.resolve(loop.extent), body=(body,))
         return Renamed({}).body((body,))
 
 
-def is_zero(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value == 0
+def is_zero(e: ir.Expr) -> bool:
+    return isinstance(e, ir.Const) and e.value == 0

@@ -7,30 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Rewriter,
-    Store,
-    Var,
-    all_of,
-    as_int,
-    binary,
-    changed,
-    const,
-    expr_key,
-    free_vars,
-    is_float,
-    select,
-)
 from ..analysis.limits import LARGEST_ELEMENT, check_count
 from ..analysis.reducers import Reducer, find_reducer
 from ..analysis.signature import refresh_scopes, with_signature
@@ -41,12 +19,12 @@ from .decompose_padding import DecomposePadding
 
 @dataclass(slots=True)
 class PadPlan:
-    block: Block
-    top: Var  # the outermost loop of the block's nest
-    store: Store
-    operands: list[Load]  # to be copied, each place once
-    sizes: dict[Var, int]  # iterator -> extent with padding
-    padded: set[Var]  # the iterators that get padding
+    block: ir.Block
+    top: ir.Var  # the outermost loop of the block's nest
+    store: ir.Store
+    operands: list[ir.Load]  # to be copied, each place once
+    sizes: dict[ir.Var, int]  # iterator -> extent with padding
+    padded: set[ir.Var]  # the iterators that get padding
 
 
 @primitive("pad_einsum")
@@ -89,28 +67,28 @@ class PadEinsum(Primitive):
         found = factors(reducer.terms[0])
         if found is None:
             raise ScheduleError(f"block {block.name!r} does not sum products of loads", marks)
-        sizes: dict[Var, int] = {}
-        padded: set[Var] = set()
+        sizes: dict[ir.Var, int] = {}
+        padded: set[ir.Var] = set()
         top = check_own_nest(s, block)
         for it, m, given in zip(block.iters, multiples, self.padding, strict=True):
-            extent = as_int(it.extent) or 0
+            extent = ir.as_int(it.extent) or 0
             sizes[it.var] = -(-extent // m) * m
             if sizes[it.var] != extent or isinstance(given, ExprRV):
                 padded.add(it.var)
-                if it.kind == "reduce" and is_float(reducer.terms[0].dtype):
+                if it.kind == "reduce" and ir.is_float(reducer.terms[0].dtype):
                     self.check_in_every_factor(block, it.var, found)
         self.check_indices(block, reducer, found, padded)
         check_count(math.prod(sizes.values()) * LARGEST_ELEMENT, "the bytes of padded operands", marks)
-        places = {expr_key(f): f for f in found if isinstance(f, Load)}
+        places = {ir.expr_key(f): f for f in found if isinstance(f, ir.Load)}
         copied = [f for f in places.values() if any(i in padded for i in f.indices)]
         return PadPlan(block, top, reducer.stores[0], copied, sizes, padded)
 
     def check_indices(
-        self, block: Block, reducer: Reducer, found: list[Load | Const], padded: set[Var]
+        self, block: ir.Block, reducer: Reducer, found: list[ir.Load | ir.Const], padded: set[ir.Var]
     ) -> None:
         store = reducer.stores[0]
         for load in found:
-            if isinstance(load, Load) and any(is_mixed(i, padded) for i in load.indices):
+            if isinstance(load, ir.Load) and any(is_mixed(i, padded) for i in load.indices):
                 raise ScheduleError(
                     f"an index of {load.buffer.name} is more than an iterator that is padded",
                     marks={block.name: f"reads {load}"},
@@ -119,16 +97,16 @@ class PadEinsum(Primitive):
         spatial = {it.var for it in block.iters if it.kind == "spatial"}
         if not spatial & padded:
             return
-        given = [i for i in store.indices if isinstance(i, Var)]
+        given = [i for i in store.indices if isinstance(i, ir.Var)]
         if len(given) != len(store.indices) or len(set(given)) != len(given) or set(given) != spatial:
             raise ScheduleError(
                 f"the indices of {store.buffer.name} are not the spatial iterators, each once",
-                marks={block.name: f"writes {Load(store.buffer, store.indices)}"},
+                marks={block.name: f"writes {ir.Load(store.buffer, store.indices)}"},
             )
 
-    def check_in_every_factor(self, block: Block, var: Var, found: list[Load | Const]) -> None:
+    def check_in_every_factor(self, block: ir.Block, var: ir.Var, found: list[ir.Load | ir.Const]) -> None:
         for f in found:
-            if not isinstance(f, Load) or not any(i is var for i in f.indices):
+            if not isinstance(f, ir.Load) or not any(i is var for i in f.indices):
                 raise ScheduleError(
                     f"{var.name} is not in every factor, and zero times the other may not be zero",
                     marks={block.name: f"{f} does not use {var.name}"},
@@ -139,27 +117,27 @@ class PadEinsum(Primitive):
         if not plan.padded:
             return ()
         block, store, sizes = plan.block, plan.store, plan.sizes
-        padded_load: dict[Any, Buffer] = {}
+        padded_load: dict[Any, ir.Buffer] = {}
         before = [self.add_operand(s, plan, load, padded_load) for load in plan.operands]
         result = store.buffer
         after: list[Key] = []
         if any(i in plan.padded for i in store.indices):
-            shape = tuple([sizes[i] for i in store.indices if isinstance(i, Var)])
-            result = Buffer(f"{result.name}_pad", shape, result.dtype)
+            shape = tuple([sizes[i] for i in store.indices if isinstance(i, ir.Var)])
+            result = ir.Buffer(f"{result.name}_pad", shape, result.dtype)
             s.allocs = (*s.allocs, result)
             after.append(self.add_result(s, plan, result))
         put = PutPadded(padded_load, {store.buffer: result})
-        new = changed(
+        new = ir.changed(
             block,
-            iters=tuple([Iter(it.var, const(sizes[it.var]), it.kind) for it in block.iters]),
+            iters=tuple([ir.Iter(it.var, ir.const(sizes[it.var]), it.kind) for it in block.iters]),
             init=put.body(block.init),
             body=put.body(block.body),
         )
         s.nodes[block.name] = with_signature(new)
         for it, binding in zip(block.iters, block.bindings, strict=True):
-            assert isinstance(binding, Var)
-            s.update(binding, extent=const(sizes[it.var]))
-            s.extents[binding] = const(sizes[it.var])
+            assert isinstance(binding, ir.Var)
+            s.update(binding, extent=ir.const(sizes[it.var]))
+            s.extents[binding] = ir.const(sizes[it.var])
         parent = s.parent[plan.top]
         siblings: list[Key] = []
         for child in s.children[parent]:
@@ -168,42 +146,42 @@ class PadEinsum(Primitive):
         refresh_scopes(s, plan.top)
         return tuple([s.blocks_below(key)[0] for key in (*before, *after)])
 
-    def add_operand(self, s: State, plan: PadPlan, load: Load, made: dict[Any, Buffer]) -> Key:
+    def add_operand(self, s: State, plan: PadPlan, load: ir.Load, made: dict[Any, ir.Buffer]) -> Key:
         sizes = [
-            plan.sizes[i] if isinstance(i, Var) and i in plan.sizes else size
+            plan.sizes[i] if isinstance(i, ir.Var) and i in plan.sizes else size
             for i, size in zip(load.indices, load.buffer.shape, strict=True)
         ]
-        copy = Buffer(f"{load.buffer.name}_pad", tuple(sizes), load.dtype)
+        copy = ir.Buffer(f"{load.buffer.name}_pad", tuple(sizes), load.dtype)
         s.allocs = (*s.allocs, copy)
-        made[expr_key(load)] = copy
-        new = [Var(i.name if isinstance(i, Var) else f"v{n}") for n, i in enumerate(load.indices)]
+        made[ir.expr_key(load)] = copy
+        new = [ir.Var(i.name if isinstance(i, ir.Var) else f"v{n}") for n, i in enumerate(load.indices)]
         extents = {it.var: it.extent for it in plan.block.iters}
         tests = [
-            binary("<", n, extents[i])
+            ir.binary("<", n, extents[i])
             for n, i in zip(new, load.indices, strict=True)
-            if isinstance(i, Var) and i in plan.padded
+            if isinstance(i, ir.Var) and i in plan.padded
         ]
-        value = select(all_of(tests), Load(load.buffer, tuple(new)), const(0, load.dtype))
-        return s.add(copying(copy.name, new, sizes, Store(copy, tuple(new), value)))
+        value = ir.select(ir.all_of(tests), ir.Load(load.buffer, tuple(new)), ir.const(0, load.dtype))
+        return s.add(copying(copy.name, new, sizes, ir.Store(copy, tuple(new), value)))
 
-    def add_result(self, s: State, plan: PadPlan, result: Buffer) -> Key:
+    def add_result(self, s: State, plan: PadPlan, result: ir.Buffer) -> Key:
         store = plan.store
-        extents = {it.var: as_int(it.extent) or 0 for it in plan.block.iters}
-        used = [i for i in store.indices if isinstance(i, Var)]
-        new = [Var(v.name) for v in used]
-        copy = Store(store.buffer, tuple(new), Load(result, tuple(new)))
+        extents = {it.var: ir.as_int(it.extent) or 0 for it in plan.block.iters}
+        used = [i for i in store.indices if isinstance(i, ir.Var)]
+        new = [ir.Var(v.name) for v in used]
+        copy = ir.Store(store.buffer, tuple(new), ir.Load(result, tuple(new)))
         return s.add(copying(f"{plan.block.name}_crop", new, [extents[v] for v in used], copy))
 
 
-def check_own_nest(s: State, block: Block) -> Var:
+def check_own_nest(s: State, block: ir.Block) -> ir.Var:
     """The outermost of a block's own loops; raises if its iterators have no loops of their own, as
     written."""
-    own: set[Var] = set()
+    own: set[ir.Var] = set()
     for it, binding in zip(block.iters, block.bindings, strict=True):
-        extent = as_int(it.extent)
+        extent = ir.as_int(it.extent)
         if (
-            not isinstance(binding, Var)
-            or not isinstance(s.nodes.get(binding), For)
+            not isinstance(binding, ir.Var)
+            or not isinstance(s.nodes.get(binding), ir.For)
             or binding in own
             or extent is None
             or s.fixed_extent(binding) != extent
@@ -220,7 +198,7 @@ def check_own_nest(s: State, block: Block) -> Var:
             marks={block.name: "has a predicate"},
         )
     key: Key = block.name
-    top: Var | None = None
+    top: ir.Var | None = None
     for loop in reversed(s.loops_around(block.name)):
         if not own:
             break
@@ -236,12 +214,12 @@ def check_own_nest(s: State, block: Block) -> Var:
     return top
 
 
-def copying(name: str, iters: list[Var], extents: list[int], store: Store) -> For:
+def copying(name: str, iters: list[ir.Var], extents: list[int], store: ir.Store) -> ir.For:
     """A nest of loops, one per iterator, around a block that does one store."""
-    loops = [Var(v.name.removeprefix("v_")) for v in iters]
-    block = Block(
+    loops = [ir.Var(v.name.removeprefix("v_")) for v in iters]
+    block = ir.Block(
         name,
-        tuple([Iter(v, const(n)) for v, n in zip(iters, extents, strict=True)]),
+        tuple([ir.Iter(v, ir.const(n)) for v, n in zip(iters, extents, strict=True)]),
         tuple(loops),
         (),
         (),
@@ -249,42 +227,42 @@ def copying(name: str, iters: list[Var], extents: list[int], store: Store) -> Fo
     )
     nest: Any = with_signature(block)
     for var, extent in zip(reversed(loops), reversed(extents), strict=True):
-        nest = For(var, const(extent), (nest,))
+        nest = ir.For(var, ir.const(extent), (nest,))
     return nest
 
 
-class PutPadded(Rewriter):
+class PutPadded(ir.Rewriter):
     """Reads operands from their copies, by place; other buffers are replaced wherever they are."""
 
-    def __init__(self, copies: dict[Any, Buffer], buffers: dict[Buffer, Buffer]) -> None:
+    def __init__(self, copies: dict[Any, ir.Buffer], buffers: dict[ir.Buffer, ir.Buffer]) -> None:
         self.copies, self.buffers = copies, buffers
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is Load and (copy := self.copies.get(expr_key(e))) is not None:
-            return Load(copy, e.indices)
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is ir.Load and (copy := self.copies.get(ir.expr_key(e))) is not None:
+            return ir.Load(copy, e.indices)
         return super().expr(e)
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: ir.Buffer) -> ir.Buffer:
         return self.buffers.get(b, b)
 
 
-def factors(term: Expr) -> list[Load | Const] | None:
+def factors(term: ir.Expr) -> list[ir.Load | ir.Const] | None:
     """The loads and constants whose product a term is; casts of them count as themselves."""
-    if isinstance(term, Binary) and term.op == "*":
+    if isinstance(term, ir.Binary) and term.op == "*":
         a, b = factors(term.a), factors(term.b)
         return None if a is None or b is None else a + b
-    if isinstance(term, Cast):
-        return factors(term.a) if isinstance(term.a, (Load, Cast)) else None
-    return [term] if isinstance(term, (Load, Const)) else None
+    if isinstance(term, ir.Cast):
+        return factors(term.a) if isinstance(term.a, (ir.Load, ir.Cast)) else None
+    return [term] if isinstance(term, (ir.Load, ir.Const)) else None
 
 
-def is_mixed(index: Expr, padded: set[Var]) -> bool:
+def is_mixed(index: ir.Expr, padded: set[ir.Var]) -> bool:
     """Whether an index moves with a padded iterator, and is not that iterator."""
-    return not isinstance(index, Var) and any(v in padded for v in free_vars(index))
+    return not isinstance(index, ir.Var) and any(v in padded for v in ir.free_vars(index))
 
 
-def is_zero(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value == 0
+def is_zero(e: ir.Expr) -> bool:
+    return isinstance(e, ir.Const) and e.value == 0
 
 
 class PaddingSteps(Steps):

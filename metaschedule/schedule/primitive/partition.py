@@ -7,30 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from ... import ir
 from ...affine.definitions import FusedDigit, Split
 from ...affine.instance import Instance
 from ...affine.system import System
 from ...arith import block_signature
 from ...errors import ScheduleError
-from ...ir import (
-    Assert,
-    Block,
-    Body,
-    Buffer,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Stmt,
-    Substitute,
-    Var,
-    binary,
-    changed,
-    const,
-    same_expr,
-    subexpressions,
-    walk,
-)
 from ..analysis.dependence import fusion_preventing_dependence
 from ..state import Key, State
 from .base import ExprRV, LoopRV, Primitive, Steps, primitive
@@ -39,7 +21,7 @@ from .loops import check_plain, joined_name
 
 @dataclass(slots=True)
 class PartitionPlan:
-    loop: For
+    loop: ir.For
     sizes: tuple[int, ...]
 
 
@@ -95,7 +77,7 @@ class LoopPartition(Primitive):
         old = plan.loop.var
         below = set(loops_below(s, old))
         body = s.children[old]
-        pieces = tuple([Var(f"{old.name}_{n}") for n in range(len(plan.sizes))])
+        pieces = tuple([ir.Var(f"{old.name}_{n}") for n in range(len(plan.sizes))])
         bodies: list[list[Key]] = []
         at = plan.sizes[0]
         for var, size in zip(pieces[1:], plan.sizes[1:], strict=True):
@@ -107,44 +89,46 @@ class LoopPartition(Primitive):
         bodies.insert(0, [first.copy(key) for key in body])
         s.replace(old, pieces)
         for var, size, inside in zip(pieces, plan.sizes, bodies, strict=True):
-            s.nest([For(var, const(size), ())], inside)
+            s.nest([ir.For(var, ir.const(size), ())], inside)
         return pieces
 
 
-def loops_below(s: State, key: Key) -> list[Var]:
+def loops_below(s: State, key: Key) -> list[ir.Var]:
     """The loops below a node, also inside blocks."""
-    found: list[Var] = []
+    found: list[ir.Var] = []
     for child in s.children[key]:
-        found += [child] if isinstance(child, Var) else []
+        found += [child] if isinstance(child, ir.Var) else []
         found += loops_below(s, child)
     return found
 
 
-class Piece(Substitute):
+class Piece(ir.Substitute):
     """What is below a loop, with the loop's variable replaced by the place of one piece. With `fresh`, every
     variable, block and buffer that is declared there is a new one."""
 
-    def __init__(self, s: State, old: Var, new: Var, first: int, below: set[Var], fresh: bool) -> None:
+    def __init__(
+        self, s: State, old: ir.Var, new: ir.Var, first: int, below: set[ir.Var], fresh: bool
+    ) -> None:
         super().__init__({})
         self.first = first  # iteration of the old loop
         self.s = s
         self.old = old
         self.below = below
         self.fresh = fresh
-        self.known: dict[Var, Expr] = {old: binary("+", new, const(first)) if first else new}
-        self.renamed: dict[Buffer, Buffer] = {}
+        self.known: dict[ir.Var, ir.Expr] = {old: ir.binary("+", new, ir.const(first)) if first else new}
+        self.renamed: dict[ir.Buffer, ir.Buffer] = {}
 
     # --- variables ---
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is not Var:
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is not ir.Var:
             return super().expr(e)
         found = self.known.get(e)
         if found is None:
             found = self.known[e] = self.variable(e)
         return found
 
-    def variable(self, var: Var) -> Expr:
+    def variable(self, var: ir.Var) -> ir.Expr:
         """What a variable that has a definition is in this piece."""
         definition = self.s.definitions.get(var)
         if definition is None:
@@ -156,29 +140,29 @@ class Piece(Substitute):
             return self.expr(value)
         if not self.fresh or leaves.isdisjoint(self.below):
             return var
-        new = Var(var.name)
+        new = ir.Var(var.name)
         self.s.extents[new] = self.expr(self.s.extents[var])
         if isinstance(definition, Split):
             self.s.define(new, Split(self.variables(definition.digits)))
             return new
         # The parts of a fused loop know of each other: all get their names at once.
-        names = tuple([new if d is var else Var(d.name) for d in definition.digits])
+        names = tuple([new if d is var else ir.Var(d.name) for d in definition.digits])
         whole = self.expr(definition.whole)
-        assert isinstance(whole, Var)
+        assert isinstance(whole, ir.Var)
         for n, (digit, name) in enumerate(zip(definition.digits, names, strict=True)):
             self.known[digit] = name
             self.s.extents[name] = self.expr(self.s.extents[digit])
             self.s.define(name, FusedDigit(whole, names, n))
         return new
 
-    def variables(self, old: tuple[Var, ...]) -> tuple[Var, ...]:
+    def variables(self, old: tuple[ir.Var, ...]) -> tuple[ir.Var, ...]:
         new = [self.expr(v) for v in old]
-        return tuple([v for v in new if isinstance(v, Var)])
+        return tuple([v for v in new if isinstance(v, ir.Var)])
 
-    def declared(self, var: Var) -> Var:
+    def declared(self, var: ir.Var) -> ir.Var:
         if not self.fresh:
             return var
-        new = self.known[var] = Var(var.name)
+        new = self.known[var] = ir.Var(var.name)
         return new
 
     # --- statements ---
@@ -188,15 +172,15 @@ class Piece(Substitute):
         s = self.s
         node = s.nodes[key]
         children = s.children[key]
-        if isinstance(node, For):
+        if isinstance(node, ir.For):
             var = self.declared(node.var)
             extent = self.expr(node.extent)
-            s.nodes[var] = changed(node, var=var, extent=extent)
+            s.nodes[var] = ir.changed(node, var=var, extent=extent)
             s.extents[var] = extent
             new: Key = var
-        elif isinstance(node, Block):
+        elif isinstance(node, ir.Block):
             new = s.fresh_block_name(node.name) if self.fresh else key
-            s.nodes[new] = changed(self.outer_block(node), name=new)
+            s.nodes[new] = ir.changed(self.outer_block(node), name=new)
         elif self.fresh:
             s.counter += 1
             new = s.counter
@@ -207,20 +191,20 @@ class Piece(Substitute):
         s.set_children(new, [self.copy(child) for child in children])
         return new
 
-    def outer_block(self, node: Block) -> Block:
+    def outer_block(self, node: ir.Block) -> ir.Block:
         """The copy of a block among the loops."""
         if not self.fresh:
-            return changed(node, bindings=self.exprs(node.bindings), predicate=self.exprs(node.predicate))
+            return ir.changed(node, bindings=self.exprs(node.bindings), predicate=self.exprs(node.predicate))
         new = self.block(node)
         if not node.init or self.may_begin(node):
             return new
-        new = changed(new, init=())
+        new = ir.changed(new, init=())
         if self.s.children[node.name]:
-            return changed(new, reads=(*new.writes, *new.reads))
+            return ir.changed(new, reads=(*new.writes, *new.reads))
         reads, writes = block_signature(new)
-        return changed(new, reads=reads, writes=writes)
+        return ir.changed(new, reads=reads, writes=writes)
 
-    def may_begin(self, node: Block) -> bool:
+    def may_begin(self, node: ir.Block) -> bool:
         """Whether the first term of a reduction may be in this piece: all its iterators may be 0 there."""
         system = System()
         run = Instance(system, self.s)
@@ -232,22 +216,22 @@ class Piece(Substitute):
                 run.require(run.value(binding), 0, 0)
         return system.is_empty() is not True
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if isinstance(s, For):
-            return super().stmt(changed(s, var=self.declared(s.var)))
-        if isinstance(s, Block):
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if isinstance(s, ir.For):
+            return super().stmt(ir.changed(s, var=self.declared(s.var)))
+        if isinstance(s, ir.Block):
             return self.block(s)
         return super().stmt(s)
 
-    def block(self, s: Block) -> Block:
-        iters = tuple([Iter(self.declared(it.var), it.extent, it.kind) for it in s.iters])
+    def block(self, s: ir.Block) -> ir.Block:
+        iters = tuple([ir.Iter(self.declared(it.var), it.extent, it.kind) for it in s.iters])
         if self.fresh:
             self.renamed.update({b: replace(b) for b in s.allocs})
-        new = super().stmt(changed(s, iters=iters))
-        assert isinstance(new, Block)
+        new = super().stmt(ir.changed(s, iters=iters))
+        assert isinstance(new, ir.Block)
         return new
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: ir.Buffer) -> ir.Buffer:
         return self.renamed.get(b, b)
 
 
@@ -268,7 +252,7 @@ class Merge(Primitive):
 
     loops: tuple[LoopRV, ...]
 
-    def check(self, s: State) -> list[For]:
+    def check(self, s: State) -> list[ir.For]:
         loops = [s.loop(h) for h in self.loops]
         if len(loops) < 2:
             raise ScheduleError("merge needs at least two loops")
@@ -293,7 +277,7 @@ class Merge(Primitive):
             )
         return loops
 
-    def check_adjacent(self, s: State, loops: list[For]) -> None:
+    def check_adjacent(self, s: State, loops: list[ir.For]) -> None:
         for first, second in pairwise(loops):
             around = s.children[s.parent[first.var]]
             place = next(n for n, key in enumerate(around) if key is first.var)
@@ -304,29 +288,29 @@ class Merge(Primitive):
                     help="name loops of one body in program order, with nothing between them",
                 )
 
-    def check_extents(self, s: State, loops: list[For]) -> None:
+    def check_extents(self, s: State, loops: list[ir.For]) -> None:
         first = s.resolve(loops[0].extent)
         for loop in loops[1:]:
             extent = s.resolve(loop.extent)
-            if not same_expr(first, extent):
+            if not ir.same_expr(first, extent):
                 raise ScheduleError(
                     f"the extents differ: {first} and {extent}",
                     marks={loops[0].var: f"{first} iterations", loop.var: f"{extent} iterations"},
                     help="loop_partition cuts off what is too long",
                 )
-        if any(type(x) is Load for x in subexpressions(first)):
+        if any(type(x) is ir.Load for x in ir.subexpressions(first)):
             raise ScheduleError(
                 "the extent is a loaded value, which the loops may change",
                 marks={loops[0].var: f"{first} iterations"},
             )
 
-    def apply(self, s: State, plan: list[For]) -> tuple[Any, ...]:
-        merged = Var(joined_name([loop.var for loop in plan]))
+    def apply(self, s: State, plan: list[ir.For]) -> tuple[Any, ...]:
+        merged = ir.Var(joined_name([loop.var for loop in plan]))
         body = [key for loop in plan for key in s.children[loop.var]]
         s.replace(plan[0].var, [merged])
         for loop in plan[1:]:
             s.replace(loop.var, [])
-        s.nest([For(merged, plan[0].extent, ())], body)
+        s.nest([ir.For(merged, plan[0].extent, ())], body)
         for loop in plan:
             s.define(loop.var, Split((merged,)))
         return (merged,)
@@ -334,7 +318,7 @@ class Merge(Primitive):
 
 def has_assertion(s: State, key: Key) -> bool:
     node = s.nodes[key]
-    return any(isinstance(x, Assert) for x in walk(node)) or any(
+    return any(isinstance(x, ir.Assert) for x in ir.walk(node)) or any(
         has_assertion(s, child) for child in s.children[key]
     )
 

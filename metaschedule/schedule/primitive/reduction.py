@@ -7,19 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ... import ir
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Body,
-    Expr,
-    For,
-    Iter,
-    Region,
-    Stmt,
-    Substitute,
-    Var,
-    changed,
-)
 from ..analysis.block_dependence import check_independent
 from ..analysis.effects import users
 from ..analysis.iteration_domain import (
@@ -39,12 +28,12 @@ from .rfactor import RFactor
 class InitPlan:
     """What the `init` of a block needs to stand on its own inside or before some loops."""
 
-    block: Block
-    loops: list[Var]  # to copy, outermost first
-    predicate: list[Expr]
+    block: ir.Block
+    loops: list[ir.Var]  # to copy, outermost first
+    predicate: list[ir.Expr]
 
 
-def plan_init(s: State, block: Block, inside: list[Var], reducing: set[Var]) -> InitPlan:
+def plan_init(s: State, block: ir.Block, inside: list[ir.Var], reducing: set[ir.Var]) -> InitPlan:
     """The `init` before the loops `inside`, the innermost ones around the block; raises if it is not the same
     there. Loops outside of them are shared by both; `reducing` are the reduction loops."""
     check_not_empty(s, [v for v in inside if v in reducing])
@@ -55,61 +44,61 @@ def plan_init(s: State, block: Block, inside: list[Var], reducing: set[Var]) -> 
     return InitPlan(block, loops, init_predicate(s, block, reducing))
 
 
-def init_block(s: State, plan: InitPlan, copies: Copies, name: str) -> Block:
+def init_block(s: State, plan: InitPlan, copies: Copies, name: str) -> ir.Block:
     """The `init` as a block in the copied loops."""
     block = plan.block
     iters, reads, writes, body = init_parts(block.iters, block.reads, block.writes, block.init)
     bound = [b for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
     bindings = tuple([copies.expr(b) for b in bound])
     tests = tuple([copies.expr(c) for c in plan.predicate])
-    return Block(name, iters, bindings, reads, writes, body, predicate=tests)
+    return ir.Block(name, iters, bindings, reads, writes, body, predicate=tests)
 
 
 @lru_cache(maxsize=4096)  # replays then share the body, and what is known of it
 def init_parts(
-    iters: tuple[Iter, ...], reads: tuple[Region, ...], writes: tuple[Region, ...], init: Body
-) -> tuple[tuple[Iter, ...], tuple[Region, ...], tuple[Region, ...], Body]:
+    iters: tuple[ir.Iter, ...], reads: tuple[ir.Region, ...], writes: tuple[ir.Region, ...], init: ir.Body
+) -> tuple[tuple[ir.Iter, ...], tuple[ir.Region, ...], tuple[ir.Region, ...], ir.Body]:
     """The iterators, reads, writes and body of a block for an `init`."""
     spatial = [it for it in iters if it.kind == "spatial"]
-    fresh = {it.var: Var(it.var.name) for it in spatial}
-    sub = Substitute(fresh)
+    fresh = {it.var: ir.Var(it.var.name) for it in spatial}
+    sub = ir.Substitute(fresh)
     touched = loaded_buffers(init)
     return (
-        tuple([Iter(fresh[it.var], sub.expr(it.extent), it.kind) for it in spatial]),
+        tuple([ir.Iter(fresh[it.var], sub.expr(it.extent), it.kind) for it in spatial]),
         tuple([sub.region(r) for r in reads if r.buffer in touched]),
         tuple([sub.region(r) for r in writes]),
         Renamed(fresh).body(init),
     )
 
 
-class Renamed(Substitute):
+class Renamed(ir.Substitute):
     """A copy of statements: values for some variables, fresh variables for everything declared inside."""
 
     def __init__(self, values: Any) -> None:
         super().__init__(dict(values))
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         values: Any = self.values
-        if isinstance(s, For):
-            values[s.var] = Var(s.var.name)
-            return changed(super().stmt(s), var=values[s.var])
-        if isinstance(s, Block):
+        if isinstance(s, ir.For):
+            values[s.var] = ir.Var(s.var.name)
+            return ir.changed(super().stmt(s), var=values[s.var])
+        if isinstance(s, ir.Block):
             for it in s.iters:
-                values[it.var] = Var(it.var.name)
+                values[it.var] = ir.Var(it.var.name)
         return super().stmt(s)
 
-    def iter(self, it: Iter) -> Iter:
-        return Iter(self.values[it.var], self.expr(it.extent), it.kind)  # pyright: ignore[reportArgumentType]
+    def iter(self, it: ir.Iter) -> ir.Iter:
+        return ir.Iter(self.values[it.var], self.expr(it.extent), it.kind)  # pyright: ignore[reportArgumentType]
 
 
-def without_init(s: State, block: Block) -> Block:
+def without_init(s: State, block: ir.Block) -> ir.Block:
     """The block when its `init` is elsewhere: it now reads what it combines with."""
     loaded = set(loaded_buffers(block.body))
     for below in s.blocks_below(block.name):
         loaded |= {r.buffer for r in s.nodes[below].reads}
     listed = {r.buffer for r in block.reads}
     own = tuple([w for w in block.writes if w.buffer in loaded and w.buffer not in listed])
-    return changed(block, init=(), reads=(*own, *block.reads))
+    return ir.changed(block, init=(), reads=(*own, *block.reads))
 
 
 @primitive("decompose_reduction")
@@ -130,7 +119,7 @@ class DecomposeReduction(Primitive):
     block: BlockRV
     loop: LoopRV
 
-    def check(self, s: State) -> tuple[InitPlan, Var]:
+    def check(self, s: State) -> tuple[InitPlan, ir.Var]:
         block, loop = s.block(self.block), s.loop(self.loop)
         if not block.init:
             raise ScheduleError(
@@ -158,7 +147,7 @@ class DecomposeReduction(Primitive):
                 )
         return plan, loop.var
 
-    def apply(self, s: State, plan: tuple[InitPlan, Var]) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: tuple[InitPlan, ir.Var]) -> tuple[Any, ...]:
         init, loop = plan
         copies = Copies(s, init.loops)
         loops = [copies.loop(v) for v in init.loops]

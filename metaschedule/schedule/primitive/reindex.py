@@ -6,28 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...affine.footprint import Box, find_written, whole_box
 from ...affine.view import View
 from ...arith import Domain, iteration_map
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Buffer,
-    Expr,
-    Iter,
-    Load,
-    Region,
-    Rewriter,
-    Stmt,
-    Store,
-    Var,
-    as_int,
-    binary,
-    const,
-    free_vars,
-    same_expr,
-    substitute,
-)
 from ..analysis.limits import check_elements
 from ..analysis.must_write import own_accesses, stored_indices
 from ..state import ROOT, Key, State
@@ -38,15 +21,15 @@ from .cache_stage import Copy, accessed_buffer, add_copy, insert, loads_any, pla
 
 @dataclass(slots=True)
 class ReindexPlan:
-    block: Block
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    used: list[Iter]
+    block: ir.Block
+    buffer: ir.Buffer
+    indices: tuple[ir.Expr, ...]
+    used: list[ir.Iter]
     extents: tuple[int, ...]
     parent: Key
     child: Key
     box: Box
-    guards: list[Expr]
+    guards: list[ir.Expr]
 
 
 @primitive("reindex")
@@ -70,9 +53,9 @@ class Reindex(Primitive):
         block = s.block(self.block)
         buffer = accessed_buffer(block, self.kind, self.buffer_index)
         indices = self.place_of_access(s, block, buffer)
-        mentioned = {v for index in indices for v in free_vars(index)}
+        mentioned = {v for index in indices for v in ir.free_vars(index)}
         used = [it for it in block.iters if it.var in mentioned]
-        extents = [as_int(it.extent) for it in used]
+        extents = [ir.as_int(it.extent) for it in used]
         if len(used) != len(mentioned) or any(loads_any(i) for i in indices) or None in extents:
             raise ScheduleError(
                 f"block {block.name!r} does not use {buffer.name} by iterators of constant extent alone",
@@ -101,13 +84,13 @@ class Reindex(Primitive):
             )
         return ReindexPlan(block, buffer, indices, used, sizes, parent, child, box, [])
 
-    def place_of_access(self, s: State, block: Block, buffer: Buffer) -> tuple[Expr, ...]:
+    def place_of_access(self, s: State, block: ir.Block, buffer: ir.Buffer) -> tuple[ir.Expr, ...]:
         if s.children[block.name]:
             raise ScheduleError(
                 f"block {block.name!r} has blocks inside", marks={block.name: "not a plain block"}
             )
         found = own_accesses(block, buffer)
-        if not found or any(not all(map(same_expr, found[0], other)) for other in found[1:]):
+        if not found or any(not all(map(ir.same_expr, found[0], other)) for other in found[1:]):
             raise ScheduleError(
                 f"block {block.name!r} uses {buffer.name} at several places",
                 marks={block.name: f"uses {buffer.name}"},
@@ -118,10 +101,10 @@ class Reindex(Primitive):
     def check_read(
         self,
         s: State,
-        block: Block,
-        buffer: Buffer,
-        indices: tuple[Expr, ...],
-        used: list[Iter],
+        block: ir.Block,
+        buffer: ir.Buffer,
+        indices: tuple[ir.Expr, ...],
+        used: list[ir.Iter],
         sizes: tuple[int, ...],
     ) -> ReindexPlan:
         cache = CacheRead(self.block, self.buffer_index, buffer.scope).check(s)
@@ -131,7 +114,7 @@ class Reindex(Primitive):
                 marks={block.name: f"reads {buffer.name}"},
                 help="reindex before compute_at and blockize",
             )
-        guards: list[Expr] = []
+        guards: list[ir.Expr] = []
         domain = Domain({it.var: n for it, n in zip(used, sizes, strict=True)})
         for index, (span, limit) in zip(indices, cache.box.ranges, strict=True):
             # Beyond the box nothing is written, so nothing is read either: leave that out.
@@ -139,23 +122,23 @@ class Reindex(Primitive):
             end = span.end if limit is None else min(span.end, limit)
             low, high = domain.bounds(index)
             if low is None or low < first:
-                guards.append(binary(">=", index, first))
+                guards.append(ir.binary(">=", index, first))
             if high is None or high >= end:
-                guards.append(binary("<", index, end))
+                guards.append(ir.binary("<", index, end))
         return ReindexPlan(
             block, buffer, indices, used, sizes, cache.parent, cache.child, whole_box(sizes), guards
         )
 
     def apply(self, s: State, plan: ReindexPlan) -> tuple[Any, ...]:
         old = plan.buffer
-        new = Buffer(f"{old.name}_reindex", plan.extents, old.dtype, old.scope)
+        new = ir.Buffer(f"{old.name}_reindex", plan.extents, old.dtype, old.scope)
         own = tuple([it.var for it in plan.used])
-        over = tuple([Var(v.name) for v in own])
-        iters = tuple([Iter(v, const(n)) for v, n in zip(over, plan.extents, strict=True)])
+        over = tuple([ir.Var(v.name) for v in own])
+        iters = tuple([ir.Iter(v, ir.const(n)) for v, n in zip(over, plan.extents, strict=True)])
         moved = dict(zip(own, over, strict=True))
-        there = tuple([substitute(e, moved) for e in plan.indices])
+        there = tuple([ir.substitute(e, moved) for e in plan.indices])
         if self.kind == "read":
-            guards = [substitute(g, moved) for g in plan.guards]
+            guards = [ir.substitute(g, moved) for g in plan.guards]
             copy = Copy(new.name, iters, plan.box, old, there, new, over, guards)
         else:
             copy = Copy(new.name, iters, plan.box, new, over, old, there)
@@ -173,37 +156,37 @@ class Reindex(Primitive):
         return (name,)
 
 
-def is_one_to_one(indices: Sequence[Expr], used: list[Iter], sizes: Sequence[int]) -> bool:
-    if len(indices) == len(used) and all(type(i) is Var for i in indices):
+def is_one_to_one(indices: Sequence[ir.Expr], used: list[ir.Iter], sizes: Sequence[int]) -> bool:
+    if len(indices) == len(used) and all(type(i) is ir.Var for i in indices):
         return True
     mapped = iteration_map(indices, {it.var: n for it, n in zip(used, sizes, strict=True)})
     return mapped is not None and mapped.injective
 
 
-def moved_regions(regions: Sequence[Region], swap: Redirect) -> tuple[Region, ...]:
+def moved_regions(regions: Sequence[ir.Region], swap: Redirect) -> tuple[ir.Region, ...]:
     """A signature in which the regions of the old buffer, all of one place, are one of the new."""
-    new: list[Region] = []
+    new: list[ir.Region] = []
     for region in map(swap.region, regions):
         if region.buffer is not swap.new or all(r.buffer is not swap.new for r in new):
             new.append(region)
     return tuple(new)
 
 
-class Redirect(Rewriter):
+class Redirect(ir.Rewriter):
     """Uses of a buffer, wherever, become uses of another one at the given indices."""
 
-    def __init__(self, old: Buffer, new: Buffer, indices: tuple[Expr, ...]) -> None:
+    def __init__(self, old: ir.Buffer, new: ir.Buffer, indices: tuple[ir.Expr, ...]) -> None:
         self.old, self.new, self.indices = old, new, indices
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is Load and e.buffer is self.old:
-            return Load(self.new, self.indices)
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is ir.Load and e.buffer is self.old:
+            return ir.Load(self.new, self.indices)
         return super().expr(e)
 
-    def stmt(self, s: Stmt) -> Any:
-        if isinstance(s, Store) and s.buffer is self.old:
-            return Store(self.new, self.indices, self.expr(s.value))
+    def stmt(self, s: ir.Stmt) -> Any:
+        if isinstance(s, ir.Store) and s.buffer is self.old:
+            return ir.Store(self.new, self.indices, self.expr(s.value))
         return super().stmt(s)
 
-    def region(self, r: Region) -> Region:
+    def region(self, r: ir.Region) -> ir.Region:
         return point(self.new, self.indices) if r.buffer is self.old else r

@@ -5,23 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...affine.inverse import find_inverse
 from ...arith import simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    Load,
-    Rewriter,
-    Store,
-    Var,
-    binary,
-    changed,
-    same_expr,
-    substitute,
-)
 from ..analysis.block_dependence import order_matters
 from ..analysis.effects import Effect, effects, shared_variables, why_sources_change
 from ..analysis.elementwise import (
@@ -42,9 +29,9 @@ from .base import BlockRV, Primitive, primitive
 
 @dataclass(slots=True)
 class ReversePlan:
-    consumer: Block
-    buffer: Buffer
-    producer: Block  # as it will be
+    consumer: ir.Block
+    buffer: ir.Buffer
+    producer: ir.Block  # as it will be
 
 
 @primitive("reverse_compute_inline")
@@ -96,14 +83,16 @@ class ReverseComputeInline(Primitive):
         marks = {producer.name: f"writes {buffer.name}", block.name: f"reads {buffer.name}"}
         check_inlined(buffer, made.value, (store,), marks)
         put = PutProduct(buffer, made.value, solved)
-        new = Store(store.buffer, tuple([put.expr(i) for i in store.indices]), put.expr(store.value))
+        new = ir.Store(store.buffer, tuple([put.expr(i) for i in store.indices]), put.expr(store.value))
         at = {it.var: b for it, b in zip(producer.iters, producer.bindings, strict=True)}
-        predicate = (*producer.predicate, *[substitute(t, at) for t in tests])
-        return ReversePlan(block, buffer, with_signature(changed(producer, body=(new,), predicate=predicate)))
+        predicate = (*producer.predicate, *[ir.substitute(t, at) for t in tests])
+        return ReversePlan(
+            block, buffer, with_signature(ir.changed(producer, body=(new,), predicate=predicate))
+        )
 
     def find_producer(
-        self, s: State, events: list[Effect], block: Block, store: Store
-    ) -> tuple[Block, Buffer]:
+        self, s: State, events: list[Effect], block: ir.Block, store: ir.Store
+    ) -> tuple[ir.Block, ir.Buffer]:
         read = {load.buffer for load in stored_loads(store)}
         writers = [e for e in events if e.writes & read and e.key is not block.name]
         last = next((e for e in reversed(writers) if not e.outside), None)
@@ -112,7 +101,7 @@ class ReverseComputeInline(Primitive):
                 f"block {block.name!r} reads nothing that a block computes", marks={block.name: "this block"}
             )
         # Of several producers the others must be done before: the last one is the only one it can go into.
-        producer: Block = s.nodes[last.key]
+        producer: ir.Block = s.nodes[last.key]
         buffer = next(r.buffer for r in producer.writes if r.buffer in read)
         check_only_writer(events, buffer, producer)
         places = [n for n, e in enumerate(events) if not e.outside and e.key in (producer.name, block.name)]
@@ -124,14 +113,14 @@ class ReverseComputeInline(Primitive):
         return producer, buffer
 
     def match(
-        self, block: Block, store: Store, producer: Block, made: Store
-    ) -> tuple[dict[Var, Expr], list[Expr]]:
+        self, block: ir.Block, store: ir.Store, producer: ir.Block, made: ir.Store
+    ) -> tuple[dict[ir.Var, ir.Expr], list[ir.Expr]]:
         """The iterators of the consumer in terms of the producer's, and the tests that there are such."""
         buffer = made.buffer
         found = [load for load in stored_loads(store) if load.buffer is buffer]
         marks = {producer.name: f"writes {buffer.name}", block.name: f"reads {buffer.name}"}
         first = found[0].indices
-        if not all(all(map(same_expr, first, load.indices)) for load in found[1:]):
+        if not all(all(map(ir.same_expr, first, load.indices)) for load in found[1:]):
             raise ScheduleError(f"block {block.name!r} reads several elements of {buffer.name}", marks)
         wanted = find_inverse(block.iters, first)
         if wanted is None:
@@ -151,14 +140,16 @@ class ReverseComputeInline(Primitive):
             return solved, []
         domain = domain_of(producer)
         solved = {v: simplify(x, domain) for v, x in solved.items()}
-        tests: list[Expr] = []
+        tests: list[ir.Expr] = []
         for it in block.iters:
-            tests += [binary(">=", solved[it.var], 0), binary("<", solved[it.var], it.extent)]
-        tests += [binary("==", substitute(i, solved), w) for i, w in zip(first, made.indices, strict=True)]
+            tests += [ir.binary(">=", solved[it.var], 0), ir.binary("<", solved[it.var], it.extent)]
+        tests += [
+            ir.binary("==", ir.substitute(i, solved), w) for i, w in zip(first, made.indices, strict=True)
+        ]
         return solved, [simplify(t, domain) for t in tests if not domain.prove(t)]
 
     def check_moves(
-        self, s: State, events: list[Effect], block: Block, store: Store, producer: Block
+        self, s: State, events: list[Effect], block: ir.Block, store: ir.Store, producer: ir.Block
     ) -> None:
         """The consumer's work moves to the producer: what it reads is there, what it writes is not missed."""
         others = {load.buffer for load in stored_loads(store)} - {r.buffer for r in producer.writes}
@@ -189,19 +180,19 @@ class ReverseComputeInline(Primitive):
         return ()
 
 
-class PutProduct(Rewriter):
+class PutProduct(ir.Rewriter):
     """The consumer's expression where the producer is: its iterators solved, what it reads computed."""
 
-    def __init__(self, buffer: Buffer, value: Expr, solved: dict[Var, Expr]) -> None:
+    def __init__(self, buffer: ir.Buffer, value: ir.Expr, solved: dict[ir.Var, ir.Expr]) -> None:
         self.target, self.value, self.solved = buffer, value, solved
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is Var:
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is ir.Var:
             return self.solved.get(e, e)
-        if type(e) is Load and e.buffer is self.target:
+        if type(e) is ir.Load and e.buffer is self.target:
             return self.value
         return super().expr(e)
 
 
-def is_atom(e: Expr) -> bool:
-    return isinstance(e, (Var, Const))
+def is_atom(e: ir.Expr) -> bool:
+    return isinstance(e, (ir.Var, ir.Const))

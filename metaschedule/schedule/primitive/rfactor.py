@@ -5,26 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ir
 from ...affine.definitions import leaf_loops_of
 from ...arith import Domain, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Block,
-    Body,
-    Buffer,
-    Expr,
-    Iter,
-    Load,
-    Store,
-    Substitute,
-    TupleStore,
-    Var,
-    changed,
-    expressions,
-    free_vars,
-    subexpressions,
-    substitute,
-)
 from ..analysis.block_dependence import check_independent
 from ..analysis.iteration_domain import (
     at_zero,
@@ -43,14 +27,14 @@ from .nests import Copies, check_copied, insert, perfect_nest
 
 @dataclass(slots=True)
 class FactorPlan:
-    loop: Var
-    block: Block
+    loop: ir.Var
+    block: ir.Block
     reducer: Reducer
-    nest: list[Var]
-    others: list[Var]  # the reduction loops that stay
-    spatial: list[Var]  # the other loops of the nest
+    nest: list[ir.Var]
+    others: list[ir.Var]  # the reduction loops that stay
+    spatial: list[ir.Var]  # the other loops of the nest
     axes: list[int]  # where the new dimension goes, per result
-    predicate: list[Expr]  # of the final block, still over the old loops
+    predicate: list[ir.Expr]  # of the final block, still over the old loops
 
 
 @primitive("rfactor")
@@ -112,7 +96,7 @@ class RFactor(Primitive):
         check_copied(s, shared, reducing)
         dropped = {it.var for it in block.iters if it.kind == "reduce"}
         for it in block.iters:
-            if it.kind == "spatial" and any(v in dropped for v in free_vars(it.extent)):
+            if it.kind == "spatial" and any(v in dropped for v in ir.free_vars(it.extent)):
                 raise ScheduleError(
                     f"the extent of {it.var.name} depends on a reduction iterator",
                     marks={block.name: f"{it.var.name} has {it.extent} values"},
@@ -125,7 +109,7 @@ class RFactor(Primitive):
             check_elements(shape, f"the parts of {store.buffer.name}", {loop: "to be factored"})
         return FactorPlan(loop, block, reducer, nest, others, shared, axes, predicate)
 
-    def only_block(self, s: State, loop: Var) -> Block:
+    def only_block(self, s: State, loop: ir.Var) -> ir.Block:
         below = s.blocks_below(loop)
         if len(below) != 1:
             raise ScheduleError(
@@ -146,10 +130,12 @@ class RFactor(Primitive):
             axes.append(self.factor_axis % ndim)
         return axes
 
-    def final_predicate(self, s: State, block: Block, loop: Var, reducing: set[Var]) -> list[Expr]:
+    def final_predicate(
+        self, s: State, block: ir.Block, loop: ir.Var, reducing: set[ir.Var]
+    ) -> list[ir.Expr]:
         """Where a partial result exists: its `init` ran, at the first iteration of the loops that stay."""
         others = reducing - {loop}
-        found: list[Expr] = []
+        found: list[ir.Expr] = []
         for c in block.predicate:
             leaves = leaf_loops_of(s, [c])
             if not leaves & reducing:
@@ -189,45 +175,45 @@ class RFactor(Primitive):
         return (key,)
 
 
-def partial_buffer(b: Buffer, axis: int, extent: int | None) -> Buffer:
+def partial_buffer(b: ir.Buffer, axis: int, extent: int | None) -> ir.Buffer:
     shape = (*b.shape[:axis], extent or 0, *b.shape[axis:])
-    return Buffer(b.name + "_rf", shape, b.dtype, b.scope)
+    return ir.Buffer(b.name + "_rf", shape, b.dtype, b.scope)
 
 
-def partial_indices(indices: tuple[Expr, ...], axis: int, at: Expr) -> tuple[Expr, ...]:
+def partial_indices(indices: tuple[ir.Expr, ...], axis: int, at: ir.Expr) -> tuple[ir.Expr, ...]:
     return (*indices[:axis], at, *indices[axis:])
 
 
-def partial_block(s: State, plan: FactorPlan, partials: list[Buffer]) -> Block:
+def partial_block(s: State, plan: FactorPlan, partials: list[ir.Buffer]) -> ir.Block:
     """Reduces over the other loops only; its iterators for reductions are the loops themselves."""
     block, reducer = plan.block, plan.reducer
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
-    values: dict[Var, Expr] = {it.var: Var(it.var.name) for it, _ in pairs}
-    iters = [Iter(values[it.var], substitute(it.extent, values), "spatial") for it, _ in pairs]  # pyright: ignore[reportArgumentType]
+    values: dict[ir.Var, ir.Expr] = {it.var: ir.Var(it.var.name) for it, _ in pairs}
+    iters = [ir.Iter(values[it.var], ir.substitute(it.extent, values), "spatial") for it, _ in pairs]  # pyright: ignore[reportArgumentType]
     bindings = [b for _, b in pairs]
-    by_loop: dict[Var, Expr] = {}
+    by_loop: dict[ir.Var, ir.Expr] = {}
     for var in (plan.loop, *plan.others):
-        new = Var(f"v_{var.name}")
+        new = ir.Var(f"v_{var.name}")
         by_loop[var] = new
-        iters.append(Iter(new, s.extents[var], "spatial" if var is plan.loop else "reduce"))
+        iters.append(ir.Iter(new, s.extents[var], "spatial" if var is plan.loop else "reduce"))
         bindings.append(var)
     domain = Domain({new: s.extents[var] for var, new in by_loop.items()})  # pyright: ignore[reportArgumentType]
     domain.singletons.clear()
     for it, binding in zip(block.iters, block.bindings, strict=True):
         if it.kind == "reduce":
-            values[it.var] = simplify(substitute(s.resolve(binding), by_loop), domain)
-    sub = Substitute(values)
+            values[it.var] = simplify(ir.substitute(s.resolve(binding), by_loop), domain)
+    sub = ir.Substitute(values)
     terms = [sub.expr(t) for t in reducer.terms]
     where = [
         partial_indices(sub.exprs(st.indices), axis, by_loop[plan.loop])
         for st, axis in zip(reducer.stores, plan.axes, strict=True)
     ]
-    own = [Load(b, at) for b, at in zip(partials, where, strict=True)]
+    own = [ir.Load(b, at) for b, at in zip(partials, where, strict=True)]
     results = reducer.combine(own, terms) if plan.others else tuple(terms)
-    stores = [Store(b, at, value) for b, at, value in zip(partials, where, results, strict=True)]
-    starts = [Store(b, at, e) for b, at, e in zip(partials, where, reducer.neutral, strict=True)]
-    loaded = {x.buffer for t in terms for x in subexpressions(t) if isinstance(x, Load)}
-    return Block(
+    stores = [ir.Store(b, at, value) for b, at, value in zip(partials, where, results, strict=True)]
+    starts = [ir.Store(b, at, e) for b, at, e in zip(partials, where, reducer.neutral, strict=True)]
+    loaded = {x.buffer for t in terms for x in ir.subexpressions(t) if isinstance(x, ir.Load)}
+    return ir.Block(
         block.name + "_rf",
         tuple(iters),
         tuple(bindings),
@@ -240,22 +226,22 @@ def partial_block(s: State, plan: FactorPlan, partials: list[Buffer]) -> Block:
     )
 
 
-def final_block(plan: FactorPlan, partials: list[Buffer], copies: Copies) -> Block:
+def final_block(plan: FactorPlan, partials: list[ir.Buffer], copies: Copies) -> ir.Block:
     block, reducer = plan.block, plan.reducer
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "spatial"]
-    new = Var(f"v_{plan.loop.name}")
+    new = ir.Var(f"v_{plan.loop.name}")
     where = [
         partial_indices(st.indices, axis, new) for st, axis in zip(reducer.stores, plan.axes, strict=True)
     ]
-    own = [Load(st.buffer, st.indices) for st in reducer.stores]
-    parts = [Load(b, at) for b, at in zip(partials, where, strict=True)]
+    own = [ir.Load(st.buffer, st.indices) for st in reducer.stores]
+    parts = [ir.Load(b, at) for b, at in zip(partials, where, strict=True)]
     results = reducer.combine(own, parts)
-    stores = [Store(st.buffer, st.indices, v) for st, v in zip(reducer.stores, results, strict=True)]
-    started = {x.buffer for x in expressions(block.init) if isinstance(x, Load)}
+    stores = [ir.Store(st.buffer, st.indices, v) for st, v in zip(reducer.stores, results, strict=True)]
+    started = {x.buffer for x in ir.expressions(block.init) if isinstance(x, ir.Load)}
     extent = copies.state.extents[plan.loop]
-    return changed(
+    return ir.changed(
         block,
-        iters=(*[it for it, _ in pairs], Iter(new, extent, "reduce")),
+        iters=(*[it for it, _ in pairs], ir.Iter(new, extent, "reduce")),
         bindings=(*[copies.expr(b) for _, b in pairs], copies.var(plan.loop)),
         reads=(
             *[b.region(*at) for b, at in zip(partials, where, strict=True)],
@@ -266,10 +252,10 @@ def final_block(plan: FactorPlan, partials: list[Buffer], copies: Copies) -> Blo
     )
 
 
-def rebuilt(body: Body, stores: list[Store]) -> Body:
+def rebuilt(body: ir.Body, stores: list[ir.Store]) -> ir.Body:
     """Other stores in the statements of `body`: together where it stores together."""
     left = iter(stores)
     return tuple(
-        TupleStore(tuple([next(left) for _ in x.stores])) if isinstance(x, TupleStore) else next(left)
+        ir.TupleStore(tuple([next(left) for _ in x.stores])) if isinstance(x, ir.TupleStore) else next(left)
         for x in body
     )

@@ -11,32 +11,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from ... import ir
 from ...arith import Domain, block_signature, simplify
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Body,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    Load,
-    Rewriter,
-    Select,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    as_int,
-    changed,
-    free_vars,
-    is_integer,
-    operands,
-    substitute,
-)
 from ..instruction import COMMUTATIVE, put_instruction
 from ..intrinsics import Intrinsic, get_intrinsic
 from ..state import State
@@ -47,7 +24,7 @@ from .outer_block import Blockize, BlockizePlan, is_zero, plan_blockize
 @dataclass(slots=True)
 class TensorizePlan:
     blockize: BlockizePlan | None
-    block: Block  # with the implementation as its body
+    block: ir.Block  # with the implementation as its body
 
 
 @primitive("tensorize")
@@ -72,7 +49,7 @@ class Tensorize(Primitive):
 
     def check(self, s: State) -> TensorizePlan:
         if isinstance(self.target, LoopRV):
-            at: Var | str = s.loop(self.target).var
+            at: ir.Var | str = s.loop(self.target).var
             made: BlockizePlan | None = plan_blockize(s, at)
             outer, loops, stores = made.outer, [s.nodes[v] for v in made.loops], made.inner
         else:
@@ -85,16 +62,16 @@ class Tensorize(Primitive):
             where = where.with_loop(loop.var, s.resolve(loop.extent))
         body = statements(stores, where)
         if intrinsic.implementation is None:
-            block = changed(outer, body=(lane_of(intrinsic, at, loops, body),))
+            block = ir.changed(outer, body=(lane_of(intrinsic, at, loops, body),))
         else:
             views = match(intrinsic, at, loops, body, where)
             buffers = dict(zip(intrinsic.implementation.params, intrinsic.description.params, strict=True))
             put = Implementation({mine: views[theirs] for mine, theirs in buffers.items()}, intrinsic.allocs)
-            block = changed(
+            block = ir.changed(
                 outer, body=put.body(intrinsic.body), allocs=(*outer.allocs, *put.allocs.values())
             )
         reads, writes = block_signature(block)
-        return TensorizePlan(made, changed(block, reads=reads, writes=writes))
+        return TensorizePlan(made, ir.changed(block, reads=reads, writes=writes))
 
     def apply(self, s: State, plan: TensorizePlan) -> tuple[Any, ...]:
         if plan.blockize is not None:
@@ -103,18 +80,18 @@ class Tensorize(Primitive):
         else:
             key = plan.block.name
         forget_below(s, key)
-        s.nodes[key] = changed(plan.block, name=key)
+        s.nodes[key] = ir.changed(plan.block, name=key)
         return ()
 
 
-def lane_of(intrinsic: Intrinsic, at: Var | str, loops: list[For], body: Body) -> Store:
+def lane_of(intrinsic: Intrinsic, at: ir.Var | str, loops: list[ir.For], body: ir.Body) -> ir.Store:
     """One lane of an instruction, for what a block does in loops."""
     assert intrinsic.instruction is not None
     (described,) = intrinsic.stores
-    along = {v for index in described.indices for v in free_vars(index)}
+    along = {v for index in described.indices for v in ir.free_vars(index)}
     steps = [loop for loop in intrinsic.loops if loop.var not in along]
     try:
-        if len(body) != 1 or not isinstance(body[0], Store):
+        if len(body) != 1 or not isinstance(body[0], ir.Store):
             raise ScheduleError(f"it has {len(body)} statements, described is one store")
         return put_instruction(intrinsic.instruction, described, steps, body[0], loops)
     except ScheduleError as error:
@@ -123,7 +100,7 @@ def lane_of(intrinsic: Intrinsic, at: Var | str, loops: list[For], body: Body) -
         raise
 
 
-def refuse(intrinsic: Intrinsic, at: Var | str, why: str) -> ScheduleError:
+def refuse(intrinsic: Intrinsic, at: ir.Var | str, why: str) -> ScheduleError:
     what = f"block {at!r}" if isinstance(at, str) else f"the loop over {at.name}"
     return ScheduleError(
         f"{what} is not what intrinsic {intrinsic.name!r} describes: {why}", marks={at: "does not match"}
@@ -137,25 +114,25 @@ def forget_below(s: State, key: Any) -> None:
     s.children[key] = ()
 
 
-def inside_of(s: State, outer: Block) -> tuple[list[For], Block | Body]:
+def inside_of(s: State, outer: ir.Block) -> tuple[list[ir.For], ir.Block | ir.Body]:
     """The loops in a block, and the block in them; or the statements, if there is none."""
-    loops: list[For] = []
+    loops: list[ir.For] = []
     below = s.children[outer.name]
     if not below:
         body = outer.body
-        while len(body) == 1 and isinstance(body[0], For):
+        while len(body) == 1 and isinstance(body[0], ir.For):
             loops.append(body[0])
             body = body[0].body
         return loops, body
-    while len(below) == 1 and isinstance(below[0], Var):
+    while len(below) == 1 and isinstance(below[0], ir.Var):
         loops.append(s.nodes[below[0]])
         below = s.children[below[0]]
     if len(below) != 1 or not isinstance(below[0], str):
         raise ScheduleError(
             f"block {outer.name!r} is not one block in loops", marks={outer.name: "has more in it"}
         )
-    inner: Block = s.nodes[below[0]]
-    resolved = changed(
+    inner: ir.Block = s.nodes[below[0]]
+    resolved = ir.changed(
         inner,
         bindings=tuple([s.resolve(b) for b in inner.bindings]),
         predicate=tuple([s.resolve(c) for c in inner.predicate]),
@@ -167,9 +144,9 @@ def inside_of(s: State, outer: Block) -> tuple[list[For], Block | Body]:
     return loops, resolved
 
 
-def statements(inner: Block | Body, where: Domain) -> Body:
+def statements(inner: ir.Block | ir.Body, where: Domain) -> ir.Body:
     """What runs in the loops, in terms of them and of the iterators of the outer block."""
-    if not isinstance(inner, Block):
+    if not isinstance(inner, ir.Block):
         return inner
     if inner.init:
         raise ScheduleError(
@@ -188,12 +165,12 @@ def statements(inner: Block | Body, where: Domain) -> Body:
     return Values(values).body(inner.body)
 
 
-class Values(Rewriter):
-    def __init__(self, values: Mapping[Var, Expr]) -> None:
+class Values(ir.Rewriter):
+    def __init__(self, values: Mapping[ir.Var, ir.Expr]) -> None:
         self.values = values
 
-    def expr(self, e: Expr) -> Expr:
-        return substitute(e, self.values)
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        return ir.substitute(e, self.values)
 
 
 # --- matching ---------------------------------------------------------------------------------------------
@@ -204,36 +181,36 @@ class View:
     """A parameter of an intrinsic as a tile of a buffer: per dimension of the buffer where the tile starts,
     and which dimension of the parameter moves in it, if any."""
 
-    buffer: Buffer
-    starts: tuple[Expr, ...]
+    buffer: ir.Buffer
+    starts: tuple[ir.Expr, ...]
     axes: tuple[int | None, ...]
 
-    def indices(self, within: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def indices(self, within: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
         return tuple(
             [start if axis is None else start + within[axis] for start, axis in zip(self.starts, self.axes)]
         )
 
 
 def match(
-    intrinsic: Intrinsic, at: Var | str, loops: list[For], body: Body, where: Domain
-) -> dict[Buffer, View]:
+    intrinsic: Intrinsic, at: ir.Var | str, loops: list[ir.For], body: ir.Body, where: Domain
+) -> dict[ir.Buffer, View]:
     """The views of the parameters of the description, if `body` in `loops` is what it describes."""
-    mine = [loop for loop in loops if as_int(loop.extent) != 1]
-    theirs = [loop for loop in intrinsic.loops if as_int(loop.extent) != 1]
-    if [as_int(loop.extent) for loop in mine] != [as_int(loop.extent) for loop in theirs]:
+    mine = [loop for loop in loops if ir.as_int(loop.extent) != 1]
+    theirs = [loop for loop in intrinsic.loops if ir.as_int(loop.extent) != 1]
+    if [ir.as_int(loop.extent) for loop in mine] != [ir.as_int(loop.extent) for loop in theirs]:
         extents = [[str(loop.extent) for loop in group] for group in (mine, theirs)]
         raise refuse(
             intrinsic, at, f"its loops are ({', '.join(extents[0])}), described are ({', '.join(extents[1])})"
         )
-    if len(body) != len(intrinsic.stores) or not all(isinstance(x, Store) for x in body):
+    if len(body) != len(intrinsic.stores) or not all(isinstance(x, ir.Store) for x in body):
         raise refuse(
             intrinsic, at, f"it has {len(body)} statements, described are {len(intrinsic.stores)} stores"
         )
-    values: dict[Var, Expr] = {loop.var: Const(0, "int64") for loop in intrinsic.loops}
+    values: dict[ir.Var, ir.Expr] = {loop.var: ir.Const(0, "int64") for loop in intrinsic.loops}
     values |= {a.var: b.var for a, b in zip(theirs, mine, strict=True)}
     matcher = Matcher(values, {loop.var for loop in loops}, where)
     for wanted, found in zip(intrinsic.stores, body, strict=True):
-        assert isinstance(found, Store)
+        assert isinstance(found, ir.Store)
         same = matcher.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
         if not same or not matcher.expr(wanted.value, found.value):
             raise refuse(intrinsic, at, f"it stores {found}, described is {wanted}")
@@ -246,51 +223,51 @@ def match(
 
 
 class Matcher:
-    def __init__(self, values: Mapping[Var, Expr], inside: set[Var], where: Domain) -> None:
+    def __init__(self, values: Mapping[ir.Var, ir.Expr], inside: set[ir.Var], where: Domain) -> None:
         self.values = values  # loops of the description -> of the program
         self.inside = inside
         self.where = where
-        self.views: dict[Buffer, View] = {}
+        self.views: dict[ir.Buffer, View] = {}
 
-    def expr(self, wanted: Expr, found: Expr) -> bool:
+    def expr(self, wanted: ir.Expr, found: ir.Expr) -> bool:
         """Whether `found` is `wanted`, the parameters seen so far being where they are; learns new ones."""
         if wanted.dtype != found.dtype:
             return False
-        if isinstance(wanted, Load) and isinstance(found, Load):
+        if isinstance(wanted, ir.Load) and isinstance(found, ir.Load):
             return self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
-        if type(wanted) is Var or (is_integer(wanted.dtype) and not has_loads(wanted)):
+        if type(wanted) is ir.Var or (ir.is_integer(wanted.dtype) and not has_loads(wanted)):
             return not has_loads(found) and is_zero(self.difference(found, wanted))
         if type(wanted) is not type(found):
             return False
-        if isinstance(wanted, Const) and isinstance(found, Const):
+        if isinstance(wanted, ir.Const) and isinstance(found, ir.Const):
             return repr(wanted.value) == repr(found.value)
-        if isinstance(wanted, (Binary, Unary)) and isinstance(found, (Binary, Unary)):
+        if isinstance(wanted, (ir.Binary, ir.Unary)) and isinstance(found, (ir.Binary, ir.Unary)):
             if wanted.op != found.op:
                 return False
-        elif isinstance(wanted, Call) and isinstance(found, Call):
+        elif isinstance(wanted, ir.Call) and isinstance(found, ir.Call):
             if wanted.name != found.name:
                 return False
-        elif not isinstance(wanted, (Cast, Select)):
+        elif not isinstance(wanted, (ir.Cast, ir.Select)):
             return False
-        parts, others = operands(wanted), operands(found)
+        parts, others = ir.operands(wanted), ir.operands(found)
         before = dict(self.views)
         if len(parts) == len(others) and all(map(self.expr, parts, others)):
             return True
         self.views = before
-        if isinstance(wanted, Binary) and wanted.op in COMMUTATIVE:
+        if isinstance(wanted, ir.Binary) and wanted.op in COMMUTATIVE:
             if all(map(self.expr, parts, reversed(others))):
                 return True
             self.views = before
         return False
 
     def access(
-        self, param: Buffer, wanted: tuple[Expr, ...], buffer: Buffer, found: tuple[Expr, ...]
+        self, param: ir.Buffer, wanted: tuple[ir.Expr, ...], buffer: ir.Buffer, found: tuple[ir.Expr, ...]
     ) -> bool:
         if param.dtype != buffer.dtype:
             return False
         known = self.views.get(param)
         if known is not None:
-            at = known.indices(tuple([substitute(e, self.values) for e in wanted]))
+            at = known.indices(tuple([ir.substitute(e, self.values) for e in wanted]))
             return known.buffer is buffer and all(is_zero(self.difference(a, b)) for a, b in zip(found, at))
         # Dimensions keep their order; those that the parameter lacks must not move. Last ones first.
         places = range(len(found) - 1, -1, -1)
@@ -302,47 +279,47 @@ class Matcher:
                 self.difference(e, wanted[axis]) if axis is not None else simplify(e, self.where)
                 for e, axis in zip(found, axes, strict=True)
             ]
-            if not any(v in self.inside for start in starts for v in free_vars(start)):
+            if not any(v in self.inside for start in starts for v in ir.free_vars(start)):
                 self.views[param] = View(buffer, tuple(starts), tuple(axes))
                 return True
         return False
 
-    def difference(self, found: Expr, wanted: Expr) -> Expr:
-        return simplify(found - substitute(wanted, self.values), self.where)
+    def difference(self, found: ir.Expr, wanted: ir.Expr) -> ir.Expr:
+        return simplify(found - ir.substitute(wanted, self.values), self.where)
 
 
-def has_loads(e: Expr) -> bool:
-    return isinstance(e, Load) or any(map(has_loads, operands(e)))
+def has_loads(e: ir.Expr) -> bool:
+    return isinstance(e, ir.Load) or any(map(has_loads, ir.operands(e)))
 
 
-class Implementation(Rewriter):
+class Implementation(ir.Rewriter):
     """A copy of an implementation, on the tiles that its parameters stand for."""
 
-    def __init__(self, views: Mapping[Buffer, View], allocs: tuple[Buffer, ...]) -> None:
+    def __init__(self, views: Mapping[ir.Buffer, View], allocs: tuple[ir.Buffer, ...]) -> None:
         self.views = views
-        self.loops: dict[Var, Expr] = {}
+        self.loops: dict[ir.Var, ir.Expr] = {}
         self.allocs = {
-            b: Buffer(b.name, b.shape, b.dtype, b.scope, b.constant, b.data, b.layout) for b in allocs
+            b: ir.Buffer(b.name, b.shape, b.dtype, b.scope, b.constant, b.data, b.layout) for b in allocs
         }
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: ir.Buffer) -> ir.Buffer:
         return self.allocs.get(b, b)
 
-    def expr(self, e: Expr) -> Expr:
-        if type(e) is Var:
+    def expr(self, e: ir.Expr) -> ir.Expr:
+        if type(e) is ir.Var:
             return self.loops.get(e, e)
         e = super().expr(e)
-        if isinstance(e, Load) and e.buffer in self.views:
+        if isinstance(e, ir.Load) and e.buffer in self.views:
             view = self.views[e.buffer]
-            return Load(view.buffer, view.indices(e.indices))
+            return ir.Load(view.buffer, view.indices(e.indices))
         return e
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if isinstance(s, For):
-            new = self.loops[s.var] = Var(s.var.name)
-            return changed(s, var=new, extent=self.expr(s.extent), body=self.body(s.body))
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if isinstance(s, ir.For):
+            new = self.loops[s.var] = ir.Var(s.var.name)
+            return ir.changed(s, var=new, extent=self.expr(s.extent), body=self.body(s.body))
         new_stmt = super().stmt(s)
-        if isinstance(new_stmt, Store) and new_stmt.buffer in self.views:
+        if isinstance(new_stmt, ir.Store) and new_stmt.buffer in self.views:
             view = self.views[new_stmt.buffer]
-            return Store(view.buffer, view.indices(new_stmt.indices), new_stmt.value)
+            return ir.Store(view.buffer, view.indices(new_stmt.indices), new_stmt.value)
         return new_stmt

@@ -8,27 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ... import ir
 from ...affine.form import form_of, uses
 from ...arith import Domain
 from ...errors import ScheduleError
-from ...ir import (
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Load,
-    Store,
-    Substitute,
-    Var,
-    as_int,
-    changed,
-    const,
-    free_vars,
-    select,
-)
 from ...ir.annotations import ROUNDING
 from ..analysis.limits import check_elements
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
@@ -45,27 +28,27 @@ PRECISE = ("float32", "float64")  # of the others a filter would leave too few d
 
 @dataclass(slots=True)
 class WinogradPlan:
-    block: Block
-    chain: list[Var]  # loops, innermost first
-    along: Iter  # spatial: the dimension of results that is filtered
-    tap: Iter  # the reduction over taps
-    store: Store
-    data: Load
+    block: ir.Block
+    chain: list[ir.Var]  # loops, innermost first
+    along: ir.Iter  # spatial: the dimension of results that is filtered
+    tap: ir.Iter  # the reduction over taps
+    store: ir.Store
+    data: ir.Load
     dimension: int  # of the data, in which the filter moves
     stride: int  # of results there
     dilation: int  # of taps
     offset: int
-    weight: Load
+    weight: ir.Load
     phases: int  # taps that are so many apart meet the same elements in the next tile
     filter: MinimalFilter
 
-    def new_iters(self, tile: int) -> tuple[Iter, Iter, Iter]:
+    def new_iters(self, tile: int) -> tuple[ir.Iter, ir.Iter, ir.Iter]:
         """Over points, tiles of results, and phases of the taps."""
-        tiles = -(-(as_int(self.along.extent) or 0) // tile)
+        tiles = -(-(ir.as_int(self.along.extent) or 0) // tile)
         return (
-            Iter(Var(POINTS), const(len(self.filter.data))),
-            Iter(Var(f"{self.along.var.name}_tile"), const(tiles)),
-            Iter(Var(f"{self.tap.var.name}_phase"), const(self.phases)),
+            ir.Iter(ir.Var(POINTS), ir.const(len(self.filter.data))),
+            ir.Iter(ir.Var(f"{self.along.var.name}_tile"), ir.const(tiles)),
+            ir.Iter(ir.Var(f"{self.tap.var.name}_phase"), ir.const(self.phases)),
         )
 
 
@@ -120,12 +103,12 @@ class Winograd(Primitive):
                 return self.plan(block, chain, store, along, data, found, weight)
         raise self.no_filter(block, f"{along.var.name} must be an index of one factor and not of the other")
 
-    def product(self, block: Block) -> tuple[Store, tuple[Load, Load]]:
+    def product(self, block: ir.Block) -> tuple[ir.Store, tuple[ir.Load, ir.Load]]:
         reducer = find_reducer(block)
         if reducer is not None and reducer.ops == ("+",) and is_zero(reducer.identities[0]):
             (store,), (term,) = reducer.stores, reducer.terms
-            factors = (term.a, term.b) if isinstance(term, Binary) and term.op == "*" else ()
-            loads = [e for e in factors if isinstance(e, Load)]
+            factors = (term.a, term.b) if isinstance(term, ir.Binary) and term.op == "*" else ()
+            loads = [e for e in factors if isinstance(e, ir.Load)]
             if len(loads) == 2 and term.dtype in PRECISE and term.dtype == store.buffer.dtype:
                 return store, (loads[0], loads[1])
         raise ScheduleError(
@@ -135,13 +118,13 @@ class Winograd(Primitive):
 
     def plan(
         self,
-        block: Block,
-        chain: list[Var],
-        store: Store,
-        along: Iter,
-        data: Load,
+        block: ir.Block,
+        chain: list[ir.Var],
+        store: ir.Store,
+        along: ir.Iter,
+        data: ir.Load,
         found: list[int],
-        weight: Load,
+        weight: ir.Load,
     ) -> WinogradPlan:
         dimension = found[0]
         terms, offset = form_of(data.indices[dimension])
@@ -161,7 +144,7 @@ class Winograd(Primitive):
         if dilation < 1 or stride % dilation:
             raise self.no_filter(block, f"the dilation, {dilation}, does not divide the stride, {stride}")
         phases = stride // dilation
-        count = -(-(as_int(tap.extent) or 1) // phases)
+        count = -(-(ir.as_int(tap.extent) or 1) // phases)
         most = MOST_POINTS + 1 - count
         if not 2 <= self.tile <= most:
             raise ScheduleError(
@@ -169,14 +152,14 @@ class Winograd(Primitive):
                 marks={block.name: f"{tap.extent} taps, stride {stride}"},
             )
         # Each new buffer has these dimensions, one of them cut into points, tiles and phases.
-        for sizes in (data.buffer.shape, [as_int(it.extent) or 0 for it in block.iters]):
+        for sizes in (data.buffer.shape, [ir.as_int(it.extent) or 0 for it in block.iters]):
             check_elements([MOST_POINTS, phases, *sizes], "what winograd makes", {block.name: "too large"})
         made = minimal_filter(self.tile, count)
         return WinogradPlan(
             block, chain, along, tap, store, data, dimension, stride, dilation, offset, weight, phases, made
         )
 
-    def no_filter(self, block: Block, why: str) -> ScheduleError:
+    def no_filter(self, block: ir.Block, why: str) -> ScheduleError:
         return ScheduleError(f"block {block.name!r} is no filter: {why}", marks={block.name: "not a filter"})
 
     def apply(self, s: State, plan: WinogradPlan) -> tuple[Any, ...]:
@@ -193,125 +176,133 @@ class Winograd(Primitive):
         return tuple(keys)
 
 
-def is_zero(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value == 0
+def is_zero(e: ir.Expr) -> bool:
+    return isinstance(e, ir.Const) and e.value == 0
 
 
 def around(s: State, key: Key) -> Key:
     """Loops over the iterators of a block, which are bound to them."""
-    block: Block = s.nodes[key]
-    loops = [For(s.fresh(it.var.name.removeprefix("v_")), it.extent, ()) for it in block.iters]
+    block: ir.Block = s.nodes[key]
+    loops = [ir.For(s.fresh(it.var.name.removeprefix("v_")), it.extent, ()) for it in block.iters]
     s.update(key, bindings=tuple([loop.var for loop in loops]))
     return s.nest(loops, [key])
 
 
 def unbound(
-    name: str, iters: Sequence[Iter], reads: Sequence[Load], store: Store, init: tuple[Store, ...] = ()
-) -> Block:
+    name: str,
+    iters: Sequence[ir.Iter],
+    reads: Sequence[ir.Load],
+    store: ir.Store,
+    init: tuple[ir.Store, ...] = (),
+) -> ir.Block:
     regions = tuple([point(load.buffer, load.indices) for load in reads])
-    bindings = tuple([const(0) for _ in iters])
-    return Block(name, tuple(iters), bindings, regions, (point(store.buffer, store.indices),), (store,), init)
+    bindings = tuple([ir.const(0) for _ in iters])
+    return ir.Block(
+        name, tuple(iters), bindings, regions, (point(store.buffer, store.indices),), (store,), init
+    )
 
 
-def data_stage(plan: WinogradPlan, tile: int) -> Block:
+def data_stage(plan: WinogradPlan, tile: int) -> ir.Block:
     """The values of every row of the data: dimension n becomes points, tiles and phases."""
     source, n = plan.data.buffer, plan.dimension
-    iters = [Iter(Var(f"v_ax{k}"), const(size)) for k, size in enumerate(source.shape)]
+    iters = [ir.Iter(ir.Var(f"v_ax{k}"), ir.const(size)) for k, size in enumerate(source.shape)]
     new = points, across, phase = plan.new_iters(tile)
     iters[n : n + 1] = new
-    target = Buffer(f"{source.name}_points", tuple([as_int(it.extent) or 0 for it in iters]), source.dtype)
+    target = ir.Buffer(
+        f"{source.name}_points", tuple([ir.as_int(it.extent) or 0 for it in iters]), source.dtype
+    )
     domain = Domain({it.var: it.extent for it in new})
-    loads: list[Load] = []
-    values: list[Expr] = []
+    loads: list[ir.Load] = []
+    values: list[ir.Expr] = []
     for element in range(len(plan.filter.data)):
         at = (across.var * tile + element) * plan.stride + phase.var * plan.dilation + plan.offset
         others = [it.var for it in iters]
-        load = Load(source, (*others[:n], at, *others[n + 3 :]))
+        load = ir.Load(source, (*others[:n], at, *others[n + 3 :]))
         inside = at < source.shape[n]
         loads.append(load)
-        values.append(load if domain.prove(inside) else select(inside, load, const(0, source.dtype)))
+        values.append(load if domain.prove(inside) else ir.select(inside, load, ir.const(0, source.dtype)))
     value = chosen(points.var, combinations(plan.filter.data, values))
-    return unbound(target.name, iters, loads, Store(target, tuple([it.var for it in iters]), value))
+    return unbound(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
 
 
-def weight_stage(plan: WinogradPlan) -> Block:
+def weight_stage(plan: WinogradPlan) -> ir.Block:
     """The values of the taps, for all iterators that choose them."""
     load, tap = plan.weight, plan.tap
     points, _, phase = plan.new_iters(1)
     known = {it.var: it for it in plan.block.iters}
     order = choosing(plan)
-    fresh = {v: Iter(Var(v.name), known[v].extent) for v in order if v is not tap.var}
+    fresh = {v: ir.Iter(ir.Var(v.name), known[v].extent) for v in order if v is not tap.var}
     iters = [points, *[phase if v is tap.var else fresh[v] for v in order]]
-    target = Buffer(
-        f"{load.buffer.name}_points", tuple([as_int(it.extent) or 0 for it in iters]), load.buffer.dtype
+    target = ir.Buffer(
+        f"{load.buffer.name}_points", tuple([ir.as_int(it.extent) or 0 for it in iters]), load.buffer.dtype
     )
     domain = Domain({it.var: it.extent for it in iters})
-    names: dict[Var, Expr] = {v: it.var for v, it in fresh.items()}
-    loads: list[Load] = []
-    values: list[Expr] = []
+    names: dict[ir.Var, ir.Expr] = {v: it.var for v, it in fresh.items()}
+    loads: list[ir.Load] = []
+    values: list[ir.Expr] = []
     for k in range(len(plan.filter.taps[0])):
         at = phase.var + k * plan.phases
-        sub = Substitute({**names, tap.var: at})
-        one = Load(load.buffer, sub.exprs(load.indices))
+        sub = ir.Substitute({**names, tap.var: at})
+        one = ir.Load(load.buffer, sub.exprs(load.indices))
         inside = at < tap.extent
         loads.append(one)
-        values.append(one if domain.prove(inside) else select(inside, one, const(0, load.dtype)))
+        values.append(one if domain.prove(inside) else ir.select(inside, one, ir.const(0, load.dtype)))
     value = chosen(points.var, combinations(plan.filter.taps, values))
-    return unbound(target.name, iters, loads, Store(target, tuple([it.var for it in iters]), value))
+    return unbound(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
 
 
-def choosing(plan: WinogradPlan) -> list[Var]:
+def choosing(plan: WinogradPlan) -> list[ir.Var]:
     """The iterators by which a weight is chosen, in the order of its indices."""
-    found = dict.fromkeys([v for index in plan.weight.indices for v in free_vars(index)])
+    found = dict.fromkeys([v for index in plan.weight.indices for v in ir.free_vars(index)])
     return list(found | {plan.tap.var: None})
 
 
-def products_stage(plan: WinogradPlan, tile: int, data: Buffer, weights: Buffer) -> Block:
+def products_stage(plan: WinogradPlan, tile: int, data: ir.Buffer, weights: ir.Buffer) -> ir.Block:
     """The block as it was, over points and tiles instead of results, over phases instead of taps."""
     points, across, phase = plan.new_iters(tile)
     along, tap, store = plan.along.var, plan.tap.var, plan.store
-    iters: list[Iter] = []
+    iters: list[ir.Iter] = []
     for it in plan.block.iters:
         if it.var is along:
             iters += [points, across]
         else:
-            iters.append(Iter(phase.var, phase.extent, "reduce") if it.var is tap else it)
-    own = {it.var: Iter(Var(it.var.name), it.extent, it.kind) for it in iters}
-    sub = Substitute({v: it.var for v, it in own.items()})
+            iters.append(ir.Iter(phase.var, phase.extent, "reduce") if it.var is tap else it)
+    own = {it.var: ir.Iter(ir.Var(it.var.name), it.extent, it.kind) for it in iters}
+    sub = ir.Substitute({v: it.var for v, it in own.items()})
     n = plan.dimension
     at = (*plan.data.indices[:n], points.var, across.var, phase.var, *plan.data.indices[n + 1 :])
-    factor = Load(data, sub.exprs(at))
+    factor = ir.Load(data, sub.exprs(at))
     choice = [phase.var if v is tap else v for v in choosing(plan)]
-    other = Load(weights, sub.exprs((points.var, *choice)))
+    other = ir.Load(weights, sub.exprs((points.var, *choice)))
     where, shape = list(store.indices), list(store.buffer.shape)
     d = next(k for k, index in enumerate(where) if index is along)
     where[d : d + 1] = [points.var, across.var]
-    shape[d : d + 1] = [as_int(points.extent) or 0, as_int(across.extent) or 0]
-    target = Buffer(f"{store.buffer.name}_products", tuple(shape), store.buffer.dtype)
+    shape[d : d + 1] = [ir.as_int(points.extent) or 0, ir.as_int(across.extent) or 0]
+    target = ir.Buffer(f"{store.buffer.name}_products", tuple(shape), store.buffer.dtype)
     at = sub.exprs(tuple(where))
-    update = Store(target, at, Load(target, at) + factor * other)
-    start = Store(target, at, const(0, target.dtype))
+    update = ir.Store(target, at, ir.Load(target, at) + factor * other)
+    start = ir.Store(target, at, ir.const(0, target.dtype))
     block = unbound(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
     before = ROUNDING.get(plan.block) or 1
-    return changed(block, annotations={ROUNDING.key: before * math.ceil(plan.filter.amplification)})
+    return ir.changed(block, annotations={ROUNDING.key: before * math.ceil(plan.filter.amplification)})
 
 
-def result_stage(plan: WinogradPlan, products: Buffer, tile: int) -> Block:
+def result_stage(plan: WinogradPlan, products: ir.Buffer, tile: int) -> ir.Block:
     along, store = plan.along.var, plan.store
     d = next(k for k, index in enumerate(store.indices) if index is along)
-    loads: list[Load] = []
+    loads: list[ir.Load] = []
     for a in range(products.shape[d]):
         where = list(store.indices)
-        where[d : d + 1] = [const(a), along // tile]
-        loads.append(Load(products, tuple(where)))
+        where[d : d + 1] = [ir.const(a), along // tile]
+        loads.append(ir.Load(products, tuple(where)))
     value = chosen(along % tile, combinations(plan.filter.results, loads))
     iters = [it for it in plan.block.iters if it.kind == "spatial"]
-    block = unbound(plan.block.name, iters, loads, Store(store.buffer, store.indices, value))
+    block = unbound(plan.block.name, iters, loads, ir.Store(store.buffer, store.indices, value))
     kept = {k: v for k, v in plan.block.annotations.items() if k != ROUNDING.key}
-    return changed(block, annotations=kept)
+    return ir.changed(block, annotations=kept)
 
 
-def combinations(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
+def combinations(matrix: Matrix, values: Sequence[ir.Expr]) -> list[ir.Expr]:
     """The matrix times the values. Points p and -p have rows, or columns, that differ in signs only: what
     they share is the same expression, which a compiler computes once."""
     rows = [list(row) for row in matrix]
@@ -340,7 +331,7 @@ def twins(rows: Sequence[Sequence[Fraction]]) -> list[tuple[int, int]]:
     return found
 
 
-def weighted(row: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
+def weighted(row: Sequence[Fraction], values: Sequence[ir.Expr]) -> ir.Expr:
     """The sum of `values`, each times its factor."""
     terms = [(float(factor), value) for factor, value in zip(row, values, strict=True) if factor]
     (factor, total), *rest = sorted(terms, key=lambda term: term[0] < 0)  # none begins with a minus sign
@@ -351,9 +342,9 @@ def weighted(row: Sequence[Fraction], values: Sequence[Expr]) -> Expr:
     return total
 
 
-def chosen(at: Expr, values: Sequence[Expr]) -> Expr:
+def chosen(at: ir.Expr, values: Sequence[ir.Expr]) -> ir.Expr:
     """`values[at]`."""
     *others, result = values
     for n, value in reversed(list(enumerate(others))):
-        result = select(at == n, value, result)
+        result = ir.select(at == n, value, result)
     return result

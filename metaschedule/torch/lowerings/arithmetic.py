@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from ... import te
-from ...ir import Cast, Const, Expr, const, is_float, is_integer
+from ... import ir, te
 from ..dtypes import Promotion, promoted
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import elementwise, pointwise
@@ -18,36 +17,36 @@ aten = torch.ops.aten
 
 
 @elementwise(aten.add.Tensor, aten.add.Scalar)
-def add(x: Expr, y: Expr, alpha: float = 1) -> Expr:
+def add(x: ir.Expr, y: ir.Expr, alpha: float = 1) -> ir.Expr:
     if x.dtype == "bool":
         return x | y if alpha else x
     return x + scaled(y, alpha)
 
 
 @elementwise(aten.sub.Tensor, aten.sub.Scalar)
-def sub(x: Expr, y: Expr, alpha: float = 1) -> Expr:
+def sub(x: ir.Expr, y: ir.Expr, alpha: float = 1) -> ir.Expr:
     return x - scaled(y, alpha)
 
 
 @elementwise(aten.rsub.Tensor, aten.rsub.Scalar)
-def rsub(x: Expr, y: Expr, alpha: float = 1) -> Expr:
+def rsub(x: ir.Expr, y: ir.Expr, alpha: float = 1) -> ir.Expr:
     return y - scaled(x, alpha)
 
 
-def scaled(x: Expr, factor: float) -> Expr:
+def scaled(x: ir.Expr, factor: float) -> ir.Expr:
     """`x * factor`; of integers torch takes the factor without its fraction."""
-    if not is_float(x.dtype):
+    if not ir.is_float(x.dtype):
         factor = int(factor)
-    return x if factor == 1 else x * const(factor, x.dtype)
+    return x if factor == 1 else x * ir.const(factor, x.dtype)
 
 
 @elementwise(aten.mul.Tensor, aten.mul.Scalar)
-def mul(x: Expr, y: Expr) -> Expr:
+def mul(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     return x & y if x.dtype == "bool" else x * y
 
 
 @elementwise(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, promotion=Promotion.INT_TO_FLOAT)
-def div(x: Expr, y: Expr) -> Expr:
+def div(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     return x / y
 
 
@@ -66,12 +65,12 @@ def div_rounded(x: te.Tensor, y: Any, rounding_mode: str | None) -> te.Tensor:
     return pointwise("div", partial(floored if rounding_mode == "floor" else truncated, step=dtype), x, y)
 
 
-def rounded(x: Expr, dtype: str) -> Expr:
+def rounded(x: ir.Expr, dtype: str) -> ir.Expr:
     """As exact as `dtype` is."""
     return te.cast(te.cast(x, dtype), x.dtype)
 
 
-def floored(x: Expr, y: Expr, step: str) -> Expr:
+def floored(x: ir.Expr, y: ir.Expr, step: str) -> ir.Expr:
     """The quotient, rounded down. With floats that are narrower than what torch computes in, it rounds every
     step to them (`step`)."""
     if x.dtype == step:
@@ -85,28 +84,28 @@ def floored(x: Expr, y: Expr, step: str) -> Expr:
     return te.select(y == 0, x / y, signed_zero(floor, x / y))
 
 
-def truncated(x: Expr, y: Expr, step: str | None = None) -> Expr:
+def truncated(x: ir.Expr, y: ir.Expr, step: str | None = None) -> ir.Expr:
     """The quotient, rounded towards zero; see `floored`."""
-    if is_float(x.dtype):
+    if ir.is_float(x.dtype):
         return te.trunc(rounded(x / y, step or x.dtype))
     quotient = x // y
     return te.select((x % y != 0) & ((x < 0) != (y < 0)), quotient + 1, quotient)
 
 
 @elementwise(aten.remainder.Tensor, aten.remainder.Scalar)
-def remainder(x: Expr, y: Expr) -> Expr:
+def remainder(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     rest = x % y
-    return signed_zero(rest, x) if is_float(x.dtype) else rest
+    return signed_zero(rest, x) if ir.is_float(x.dtype) else rest
 
 
-def signed_zero(value: Expr, sign: Expr) -> Expr:
+def signed_zero(value: ir.Expr, sign: ir.Expr) -> ir.Expr:
     """`value`, which where it is 0 has the sign of another. (That is finite there.)"""
     return te.select(value == 0, sign * 0.0, value)
 
 
 @elementwise(aten.fmod.Tensor, aten.fmod.Scalar)
-def fmod(x: Expr, y: Expr) -> Expr:
-    if is_integer(x.dtype):
+def fmod(x: ir.Expr, y: ir.Expr) -> ir.Expr:
+    if ir.is_integer(x.dtype):
         return x - truncated(x, y) * y
     rest = te.abs(x) % te.abs(y)
     return signed_zero(te.select(x < 0, -rest, rest), x)
@@ -115,22 +114,22 @@ def fmod(x: Expr, y: Expr) -> Expr:
 @elementwise(
     aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar, promotion=Promotion.BOOL_TO_LONG
 )
-def pow(x: Expr, y: Expr) -> Expr:
-    exponent = y.value if isinstance(y, Const) else None
+def pow(x: ir.Expr, y: ir.Expr) -> ir.Expr:
+    exponent = y.value if isinstance(y, ir.Const) else None
     if exponent in (2, 3):
         return x * x if exponent == 2 else x * x * x
-    if is_integer(x.dtype):
+    if ir.is_integer(x.dtype):
         return integer_power(x, exponent)
-    half_precision = isinstance(x, Cast) and x.a.dtype == "float16"  # for which torch takes no roots
+    half_precision = isinstance(x, ir.Cast) and x.a.dtype == "float16"  # for which torch takes no roots
     if exponent in (0.5, -0.5) and not half_precision:
         return te.sqrt(x) if exponent == 0.5 else te.rsqrt(x)
     return te.pow(x, y)
 
 
-def integer_power(x: Expr, exponent: float | None) -> Expr:
+def integer_power(x: ir.Expr, exponent: float | None) -> ir.Expr:
     if exponent is None or exponent < 0:
         raise NotLowered("a power of integers whose exponent is not known, or negative")
-    result: Expr = const(1, x.dtype)
+    result: ir.Expr = ir.const(1, x.dtype)
     for bit in f"{int(exponent):b}":
         result = result * result
         if bit == "1":
@@ -139,84 +138,84 @@ def integer_power(x: Expr, exponent: float | None) -> Expr:
 
 
 @elementwise(aten.square.default, promotion=Promotion.BOOL_TO_LONG)
-def square(x: Expr) -> Expr:
+def square(x: ir.Expr) -> ir.Expr:
     return x * x
 
 
 @elementwise(aten.neg.default)
-def neg(x: Expr) -> Expr:
+def neg(x: ir.Expr) -> ir.Expr:
     return -x
 
 
 @elementwise(aten.abs.default)
-def absolute(x: Expr) -> Expr:
+def absolute(x: ir.Expr) -> ir.Expr:
     return x if x.dtype in ("bool", "uint8") else te.abs(x)
 
 
 @elementwise(aten.sign.default, aten.sgn.default)
-def sign(x: Expr) -> Expr:
+def sign(x: ir.Expr) -> ir.Expr:
     if x.dtype == "bool":
         return x
-    one, zero = const(1, x.dtype), const(0, x.dtype)
+    one, zero = ir.const(1, x.dtype), ir.const(0, x.dtype)
     if x.dtype == "uint8":
         return te.select(x > 0, one, zero)
-    return te.select(x > 0, one, te.select(x < 0, const(-1, x.dtype), zero))
+    return te.select(x > 0, one, te.select(x < 0, ir.const(-1, x.dtype), zero))
 
 
 @elementwise(aten.maximum.default)
-def maximum(x: Expr, y: Expr) -> Expr:
+def maximum(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     return x | y if x.dtype == "bool" else te.maximum(x, y)
 
 
 @elementwise(aten.minimum.default)
-def minimum(x: Expr, y: Expr) -> Expr:
+def minimum(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     return x & y if x.dtype == "bool" else te.minimum(x, y)
 
 
 @elementwise(aten.fmax.default)
-def fmax(x: Expr, y: Expr) -> Expr:
+def fmax(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     return ignoring_nan(x, y, maximum(x, y))
 
 
 @elementwise(aten.fmin.default)
-def fmin(x: Expr, y: Expr) -> Expr:
+def fmin(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     return ignoring_nan(x, y, minimum(x, y))
 
 
-def ignoring_nan(x: Expr, y: Expr, both: Expr) -> Expr:
-    if not is_float(x.dtype):
+def ignoring_nan(x: ir.Expr, y: ir.Expr, both: ir.Expr) -> ir.Expr:
+    if not ir.is_float(x.dtype):
         return both
     return te.select(te.isnan(x), y, te.select(te.isnan(y), x, both))
 
 
 @elementwise(aten.clamp.default, aten.clamp.Tensor)
-def clamp(x: Expr, low: Expr | None, high: Expr | None) -> Expr:
+def clamp(x: ir.Expr, low: ir.Expr | None, high: ir.Expr | None) -> ir.Expr:
     if low is not None:
         x = maximum(x, low)
     return x if high is None else minimum(x, high)
 
 
 @elementwise(aten.clamp_min.default, aten.clamp_min.Tensor)
-def clamp_min(x: Expr, low: Expr) -> Expr:
+def clamp_min(x: ir.Expr, low: ir.Expr) -> ir.Expr:
     return maximum(x, low)
 
 
 @elementwise(aten.clamp_max.default, aten.clamp_max.Tensor)
-def clamp_max(x: Expr, high: Expr) -> Expr:
+def clamp_max(x: ir.Expr, high: ir.Expr) -> ir.Expr:
     return minimum(x, high)
 
 
 @elementwise(aten.addcmul.default)
-def addcmul(x: Expr, y: Expr, z: Expr, value: float = 1) -> Expr:
+def addcmul(x: ir.Expr, y: ir.Expr, z: ir.Expr, value: float = 1) -> ir.Expr:
     return x + scaled(y, value) * z
 
 
 @elementwise(aten.addcdiv.default)
-def addcdiv(x: Expr, y: Expr, z: Expr, value: float = 1) -> Expr:
+def addcdiv(x: ir.Expr, y: ir.Expr, z: ir.Expr, value: float = 1) -> ir.Expr:
     return x + scaled(y, value) / z
 
 
 @elementwise(aten.lerp.Scalar, aten.lerp.Tensor)
-def lerp(start: Expr, end: Expr, weight: Expr) -> Expr:
+def lerp(start: ir.Expr, end: ir.Expr, weight: ir.Expr) -> ir.Expr:
     way = end - start
     return te.select(te.abs(weight) < 0.5, start + weight * way, end - way * (1 - weight))

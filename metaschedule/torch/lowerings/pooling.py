@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from ... import te
-from ...ir import INDEX, Expr, const, integer_limits, is_float
+from ... import ir, te
 from ..dtypes import accumulator
 from ..lowering import Kind, lowers
 from .padding import padded
@@ -52,11 +51,11 @@ class Windows:
             last = (self.extents[at] - 1) * self.stride[at] + self.dilation[at] * (self.kernel[at] - 1)
             beyond = last + 1 - self.padding[at] - self.x.shape[d]
             sides[d] = (self.padding[at], max(beyond, 0))
-        return padded(self.x, sides, const(value, self.x.dtype))
+        return padded(self.x, sides, ir.const(value, self.x.dtype))
 
-    def sizes(self, i: Sequence[Expr], count_padding: bool) -> Expr:
+    def sizes(self, i: Sequence[ir.Expr], count_padding: bool) -> ir.Expr:
         """How many elements the window at `i` has, with or without those of the padding."""
-        size: Expr = const(1, INDEX)
+        size: ir.Expr = ir.const(1, ir.INDEX)
         for at, d in enumerate(self.dims):
             stride, kernel, pad, extent = self.stride[at], self.kernel[at], self.padding[at], self.x.shape[d]
             border = pad if count_padding else 0
@@ -67,7 +66,7 @@ class Windows:
                 size = size * (te.minimum(end, extent + border) - te.maximum(start, -border))
         return size
 
-    def index(self, i: Sequence[Expr]) -> tuple[Expr, ...]:
+    def index(self, i: Sequence[ir.Expr]) -> tuple[ir.Expr, ...]:
         """Where in `source` the element of the axes is."""
         index = list(i)
         for d, s, r, step in zip(self.dims, self.stride, self.axes, self.dilation, strict=True):
@@ -76,7 +75,7 @@ class Windows:
 
 
 def lowest(dtype: str) -> float:
-    return -math.inf if is_float(dtype) else integer_limits(dtype)[0]
+    return -math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[0]
 
 
 def max_pooled(windows: Windows) -> te.Tensor:
@@ -90,12 +89,12 @@ def max_positions(windows: Windows) -> te.Tensor:
     """Where each window's largest element is, counted over the input's pooled dimensions: the first of equal
     ones, the last NaN, and never a place in the padding."""
     source = windows.source(lowest(windows.x.dtype))
-    outside = integer_limits(INDEX)[1]
+    outside = ir.integer_limits(ir.INDEX)[1]
 
-    def element(*i: Expr) -> Expr:
+    def element(*i: ir.Expr) -> ir.Expr:
         index = windows.index(i)
-        position: Expr = const(0, INDEX)
-        inside: list[Expr] = []
+        position: ir.Expr = ir.const(0, ir.INDEX)
+        inside: list[ir.Expr] = []
         for d, pad in zip(windows.dims, windows.padding, strict=True):
             place, extent = index[d] - pad, windows.x.shape[d]
             inside += [place >= 0] if pad else []
@@ -107,15 +106,17 @@ def max_positions(windows: Windows) -> te.Tensor:
     return te.compute(windows.shape, element, name="positions")
 
 
-def larger(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+def larger(a: tuple[ir.Expr, ir.Expr], b: tuple[ir.Expr, ir.Expr]) -> tuple[ir.Expr, ir.Expr]:
     (x, i), (y, j) = a, b
     keep = (x > y) | ((x == y) & (i < j))
-    if is_float(x.dtype):
+    if ir.is_float(x.dtype):
         keep = te.select(te.isnan(x) & te.isnan(y), i > j, keep | te.isnan(x))
     return te.select(keep, x, y), te.select(keep, i, j)
 
 
-LARGEST = te.reducer(larger, lambda dtype, index: (lowest(dtype), integer_limits(index)[1]), name="largest")
+LARGEST = te.reducer(
+    larger, lambda dtype, index: (lowest(dtype), ir.integer_limits(index)[1]), name="largest"
+)
 
 
 def averaged(windows: Windows, count_padding: bool, divisor: int | None) -> te.Tensor:
@@ -127,8 +128,8 @@ def averaged(windows: Windows, count_padding: bool, divisor: int | None) -> te.T
         name="sum",
     )
 
-    def element(*i: Expr) -> Expr:
-        size = const(divisor) if divisor else windows.sizes(i, count_padding)
+    def element(*i: ir.Expr) -> ir.Expr:
+        size = ir.const(divisor) if divisor else windows.sizes(i, count_padding)
         return te.cast(total[i] / te.cast(size, dtype), x.dtype)
 
     return te.compute(windows.shape, element, name="avg_pool")

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from ... import te
-from ...ir import INDEX, Expr, const, integer_limits, is_float
+from ... import ir, te
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
 from .matmul import rounded
@@ -38,13 +37,13 @@ def cumprod(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tens
     return cumulated(x, dim, sum_dtype(x, dtype), te.prod, "cumprod")
 
 
-def cumulated(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., Expr], name: str) -> te.Tensor:
+def cumulated(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., ir.Expr], name: str) -> te.Tensor:
     if x.ndim == 0:
         return reshaped(rounded(x, dtype), ())
     dim, wide = wrapped(dim, x.ndim), accumulator(dtype)
     check_cumulated(x, dim)
 
-    def element(*i: Expr) -> Expr:
+    def element(*i: ir.Expr) -> ir.Expr:
         k = te.reduce_axis(i[dim] + 1, name="k")
         return te.cast(combine(te.cast(x[moved(i, dim, k)], wide), axis=k), dtype)
 
@@ -54,17 +53,17 @@ def cumulated(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., Expr], 
 def later(better: str) -> Any:
     """A reducer of values with their positions: of the extreme ones the last, and NaN is extreme."""
 
-    def combine(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    def combine(a: tuple[ir.Expr, ir.Expr], b: tuple[ir.Expr, ir.Expr]) -> tuple[ir.Expr, ir.Expr]:
         (x, i), (y, j) = a, b
         keep = (x > y if better == ">" else x < y) | ((x == y) & (i > j))
-        if is_float(x.dtype):
+        if ir.is_float(x.dtype):
             keep = te.select(te.isnan(x) & te.isnan(y), i > j, keep | te.isnan(x))
         return te.select(keep, x, y), te.select(keep, i, j)
 
     def identity(dtype: str, index: str) -> tuple[float, int]:
-        worst = math.inf if is_float(dtype) else integer_limits(dtype)[1]
+        worst = math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[1]
         if better == ">":
-            worst = -math.inf if is_float(dtype) else integer_limits(dtype)[0]
+            worst = -math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[0]
         return worst, -1  # loses every tie
 
     return te.reducer(combine, identity, name="later")
@@ -80,10 +79,10 @@ def running(x: te.Tensor, dim: int, better: str) -> tuple[te.Tensor, te.Tensor]:
     reducer = later(better)
 
     def component(part: int) -> te.Tensor:
-        def element(*i: Expr) -> Expr:
+        def element(*i: ir.Expr) -> ir.Expr:
             k = te.reduce_axis(i[dim] + 1, name="k")
             own = te.cast(x[moved(i, dim, k)], comparable(x.dtype))
-            return reducer((own, te.cast(k, INDEX)), k)[part]
+            return reducer((own, te.cast(k, ir.INDEX)), k)[part]
 
         return te.compute(x.shape, element, name="running")
 
@@ -108,16 +107,16 @@ def logcumsumexp(x: te.Tensor, dim: int) -> te.Tensor:
     check_cumulated(x, dim)
     wide = rounded(x, accumulator(x.dtype))
 
-    def top(*i: Expr) -> Expr:
+    def top(*i: ir.Expr) -> ir.Expr:
         k = te.reduce_axis(i[dim] + 1, name="k")
         return te.max(wide[moved(i, dim, k)], axis=k)
 
     tops = te.compute(x.shape, top, name="top")
 
-    def finite(i: Sequence[Expr]) -> Expr:  # infinity minus infinity is no number
-        return te.select(te.isinf(tops[tuple(i)]), const(0, wide.dtype), tops[tuple(i)])
+    def finite(i: Sequence[ir.Expr]) -> ir.Expr:  # infinity minus infinity is no number
+        return te.select(te.isinf(tops[tuple(i)]), ir.const(0, wide.dtype), tops[tuple(i)])
 
-    def total(*i: Expr) -> Expr:
+    def total(*i: ir.Expr) -> ir.Expr:
         k = te.reduce_axis(i[dim] + 1, name="k")
         return te.sum(te.exp(wide[moved(i, dim, k)] - finite(i)), axis=k)
 

@@ -10,20 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metaschedule as ms
-from metaschedule import ScheduleError, te
-from metaschedule.ir import Body, For, Program, Rewriter, Stmt, Substitute, changed
+from metaschedule import ScheduleError, ir, te
 from metaschedule.schedule import LoopRV, Schedule
 from tests.schedule.checks import assert_same_results, check, check_round_trip
 from tests.schedule.refusals import refusal
 from tests.te.random_expressions import RandomExpression, random_expressions
 
 
-def scale(n: int = 13) -> Program:
+def scale(n: int = 13) -> ir.Program:
     a = te.placeholder((n,), name="A")
     return te.program([a], [te.compute((n,), lambda i: a[i] * 2.0, name="B")], name="scale")
 
 
-def matmul(b: int = 1, n: int = 5, m: int = 6, k: int = 7) -> Program:
+def matmul(b: int = 1, n: int = 5, m: int = 6, k: int = 7) -> ir.Program:
     return ms.workloads.create("GMM", b=b, n=n, m=m, k=k)
 
 
@@ -38,7 +37,7 @@ def body_of(sch: Schedule) -> str:
 
 
 # Every iteration computes the part of B that it reads; the parts overlap in `rows - 2` elements.
-def halo(rows: int = 3) -> Program:
+def halo(rows: int = 3) -> ir.Program:
     return ms.parse(f"""
 @ms.program
 def halo(A: T.Tensor((9,), "float32"), C: T.Output((8,), "float32")):
@@ -233,7 +232,7 @@ def test_parallel_same_an_inner_digit_outside() -> None:
 
 
 @pytest.mark.parametrize("program", [halo(), halo(4), PACKED], ids=["halo", "wide halo", "packed"])
-def test_parallel_same_intermediates_of_an_iteration(program: Program) -> None:
+def test_parallel_same_intermediates_of_an_iteration(program: ir.Program) -> None:
     sch = Schedule(program)
     sch.parallel(loops_of(sch, "C")[0])
     check(sch, program)
@@ -365,7 +364,7 @@ def test_unroll_refuses_a_loop_that_has_a_kind() -> None:
 
 
 @pytest.mark.parametrize("program", [SCAN, SUBTRACT, BARE, matmul()], ids=["scan", "subtract", "bare", "GMM"])
-def test_unroll_same_whatever_depends(program: Program) -> None:
+def test_unroll_same_whatever_depends(program: ir.Program) -> None:
     sch = Schedule(program)
     for loop in loops_of(sch, "matmul" if program.name == "GMM" else "B"):
         sch.unroll(loop)
@@ -520,16 +519,16 @@ def test_unannotate_same() -> None:
 # --- random ---------------------------------------------------------------------------------------
 
 
-class _Backwards(Rewriter):
+class _Backwards(ir.Rewriter):
     """Parallel loops run from the end to the start. (Vectorised ones may reduce and begin at 0.)"""
 
-    def stmt(self, s: Stmt) -> Stmt | Body:
-        if isinstance(s, For) and s.kind == "parallel":
-            s = changed(s, body=Substitute({s.var: s.extent - 1 - s.var}).body(s.body))
+    def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
+        if isinstance(s, ir.For) and s.kind == "parallel":
+            s = ir.changed(s, body=ir.Substitute({s.var: s.extent - 1 - s.var}).body(s.body))
         return super().stmt(s)
 
 
-def check_any_order(sch: Schedule, program: Program, inputs: Any = None) -> None:
+def check_any_order(sch: Schedule, program: ir.Program, inputs: Any = None) -> None:
     """A race may not show when the program runs, a dependence on the order does here."""
     assert_same_results(program, _Backwards().program(sch.program), compiled=False, inputs=inputs)
 
@@ -538,7 +537,7 @@ AFFINE = st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.integers(-2, 2))
 
 
 @st.composite
-def affine_programs(draw: st.DrawFn) -> Program:
+def affine_programs(draw: st.DrawFn) -> ir.Program:
     """Two blocks in shared and own loops, reading and writing a buffer at random places."""
 
     def index(names: tuple[str, str, str]) -> str:
@@ -584,7 +583,7 @@ def affine(A: T.Tensor((20,), "int32"), C: T.Output((20,), "int32")):
 
 
 @given(st.data(), affine_programs())
-def test_kinds_same_in_any_order(data: st.DataObject, program: Program) -> None:
+def test_kinds_same_in_any_order(data: st.DataObject, program: ir.Program) -> None:
     sch = Schedule(program)
     random_steps(sch, data, (*STEPS, "parallel", "parallel"))
     check_any_order(sch, program)
@@ -652,7 +651,7 @@ def test_kinds_same_on_random_expressions(data: st.DataObject, case: RandomExpre
 
 
 @given(st.data(), st.sampled_from([halo(), PACKED, SCAN, SUBTRACT, TRIANGLE]))
-def test_kinds_same_on_scripts(data: st.DataObject, program: Program) -> None:
+def test_kinds_same_on_scripts(data: st.DataObject, program: ir.Program) -> None:
     sch = Schedule(program)
     random_steps(sch, data, STEPS)
     check(sch, program)
