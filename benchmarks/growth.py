@@ -50,6 +50,20 @@ def mixed(stages: int, extent: int = 64) -> ms.Program:
     return te.program([x], [y])
 
 
+def distinct(stages: int, extent: int = 64) -> ms.Program:
+    """The same, and no two stages are alike, so that nothing that is found for one serves another."""
+    x = te.placeholder((extent, extent), name="x")
+    y = x
+    for n in range(stages // 2):
+        k = te.reduce_axis(extent)
+        mean = te.compute(
+            (extent,), lambda i, y=y, k=k, n=n: te.sum(y[i, k] * float(n + 1), axis=k), name="mean"
+        )
+        part = (1 + n) / (8 * extent)
+        y = te.compute((extent, extent), lambda i, j, y=y, m=mean, p=part: y[i, j] - m[i] * p, name="centred")
+    return te.program([x], [y])
+
+
 def diamonds(stages: int, extent: int = 64) -> ms.Program:
     """Two stages read what was before, a third reads both."""
     x = te.placeholder((extent, extent), name="x")
@@ -138,7 +152,7 @@ def main() -> int:
     console = Console()
     phases(lambda: elementwise(2))  # what is loaded once
     results: dict[str, Any] = {}
-    for make in (elementwise, mixed, diamonds):
+    for make in (elementwise, mixed, distinct, diamonds):
         title = f"stages, {make.__name__}"
         results[title] = report(
             title, powers(8, options.most), lambda n, make=make: phases(lambda: make(n)), console
