@@ -1,6 +1,18 @@
 """Candidates built, verified and timed in processes of their own, which they may end."""
 
+from .local import LocalWorkers
 from .measurer import Measurer
-from .outcome import KINDS, Limits, MeasureError, Outcome
+from .outcome import KINDS, Limits, MeasureError, Outcome, WorkersError
+from .workers import Node, Workers
 
-__all__ = ["KINDS", "Limits", "MeasureError", "Measurer", "Outcome"]
+__all__ = [
+    "KINDS",
+    "Limits",
+    "LocalWorkers",
+    "MeasureError",
+    "Measurer",
+    "Node",
+    "Outcome",
+    "Workers",
+    "WorkersError",
+]

@@ -12,6 +12,10 @@ class MeasureError(RuntimeError):
     """Nothing can be measured, whatever the candidate: the workload itself fails, or no worker starts."""
 
 
+class WorkersError(MeasureError):
+    """Nothing can be measured any more, whatever the program: who does it cannot be reached."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one candidate may take. `memory` is in bytes, beyond what its worker process has at first."""

@@ -27,8 +27,9 @@ from .cold import Cooler
 from .compare import difference
 from .frames import Frame, Header
 from .outcome import one_line, typical
-from .steps import KernelStage, parted
+from .stage import KernelStage
 from .watch import Sample, Watch
+from .workload import Built
 
 NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
 HOPELESS = 4.0  # times the best: not worth more calls
@@ -81,49 +82,48 @@ class Trial:
         self._watch = Watch()
         self._calibration = Calibration(Kernel.from_json(setup["calibration"]), self._threads, self._watch)
 
-    def answer(self, header: Header, codes: bytes) -> Frame:
-        steps = [KernelStage.from_json(step) for step in header["steps"]]
+    def answer(self, header: Header, code: bytes) -> Frame:
         try:
-            times = self._measured(header, list(zip(steps, parted(header["sizes"], codes), strict=True)))
+            times = self._measured(header, Built.unpack((header, code)).stages)
         except (KernelError, Wrong) as error:  # a kernel failed, or its result is another
             return {"kind": "wrong result", "detail": one_line(str(error))}, b""
         return times.answer() if times else {"kind": "ok"}, b""
 
-    def _measured(self, header: Header, steps: list[tuple[KernelStage, bytes]]) -> Times | None:
+    def _measured(self, header: Header, stages: Sequence[KernelStage]) -> Times | None:
         """None of the reference, whose result the parent reads from the guarded outputs."""
-        *preparation, (step, code) = steps
+        *preparation, stage = stages
         reference = "reference" in header
-        constants = self._prepared(*preparation[0]) if preparation else {}
+        constants = self._prepared(preparation[0]) if preparation else {}
         threads = 1 if reference else self._threads
-        exe = Executable(step.kernel, code=code, constants=constants, threads=threads)
-        first = self._call(exe, step, NAN)
+        exe = Executable(stage.kernel, code=stage.code, constants=constants, threads=threads)
+        first = self._call(exe, stage, NAN)
         if reference:
             return None
         self._compare(self._guarded, header["tolerance"])
         bar = HOPELESS * header["best"] + OVERHEAD if header["best"] else math.inf
         if first.least > max(bar, LONG):
             return Times.of_one(first)
-        times = self._time(exe, step, bar, header["min_time"])
+        times = self._time(exe, stage, bar, header["min_time"])
         self._compare(self._timed, header["tolerance"])
-        self._call(exe, step, HUGE)
+        self._call(exe, stage, HUGE)
         self._compare(self._guarded, header["tolerance"])
         return times
 
-    def _prepared(self, step: KernelStage, code: bytes) -> dict[str, np.ndarray]:
-        """The constants that a step makes of the workload's."""
-        exe = Executable(step.kernel, code=code, threads=self._threads)
-        results = exe(*[self._guarded[n] for n in step.takes])
-        names = [spec.name for spec in step.kernel.outputs]
+    def _prepared(self, stage: KernelStage) -> dict[str, np.ndarray]:
+        """The constants that a stage makes of the workload's."""
+        exe = Executable(stage.kernel, code=stage.code, threads=self._threads)
+        results = exe(*[self._guarded[n] for n in stage.takes])
+        names = [spec.name for spec in stage.kernel.outputs]
         return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
 
-    def _arguments(self, step: KernelStage, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [*(arrays[n] for n in step.takes), *arrays[self._input_count :]]
+    def _arguments(self, stage: KernelStage, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [*(arrays[n] for n in stage.takes), *arrays[self._input_count :]]
 
-    def _call(self, exe: Executable, step: KernelStage, garbage: int) -> Sample:
+    def _call(self, exe: Executable, stage: KernelStage, garbage: int) -> Sample:
         for memory in self._written:
             memory.fill(garbage)
         exe.fill_workspace(garbage)
-        sample = self._watch.timed(partial(exe, *self._arguments(step, self._guarded)))
+        sample = self._watch.timed(partial(exe, *self._arguments(stage, self._guarded)))
         for spec, memory in zip(self._outputs, self._written, strict=True):
             if spec.strides is not None and (memory[between_elements(spec)] != garbage).any():
                 raise Wrong(f"memory between the elements of {spec.name} was overwritten")
@@ -135,7 +135,7 @@ class Trial:
             if found := difference(spec, got, want, tolerance):
                 raise Wrong(found)
 
-    def _time(self, exe: Executable, step: KernelStage, bar: float, min_time: float) -> Times:
+    def _time(self, exe: Executable, stage: KernelStage, bar: float, min_time: float) -> Times:
         """Repeated calls; one only, if none of the first is below the bar.
 
         Single calls come first: an interruption spoils one of them, but all that a repeat in a native loop
@@ -144,7 +144,7 @@ class Trial:
         """
         for array, source in zip(self._timed, self._guarded[: self._input_count]):
             array[...] = source
-        arguments = self._arguments(step, self._timed)
+        arguments = self._arguments(stage, self._timed)
         deadline = time.perf_counter() + PATIENCE * min_time
         self._watch.follow()
         self._wait_for_speed(deadline)

@@ -14,11 +14,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from ..runtime import CompileError, compile_object
-from ..target import Target
+from . import build
 from .frames import Frame, Header, pack, unpack
 from .outcome import one_line
-from .steps import joined, parted
 from .trial import Trial
 
 PR_SET_PDEATHSIG = 1
@@ -93,20 +91,5 @@ def limit(memory: int) -> None:
         resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def build(header: Header, texts: bytes) -> Frame:
-    """LLVM texts to object code."""
-    target = Target.from_json(header["target"])
-    try:
-        codes = [compile_object(text.decode(), target) for text in parted(header["sizes"], texts)]
-    except CompileError as error:
-        message = str(error)
-        if error.path:  # whoever sent the text still has it
-            error.path.unlink()
-            message = message.rpartition("\n")[0]
-        return {"kind": "build error", "detail": one_line(message)}, b""
-    sizes, code = joined(codes)
-    return {"kind": "ok", "sizes": sizes}, code
-
-
 if __name__ == "__main__":
-    serve(lambda setup: build if sys.argv[1] == "build" else Trial(setup).answer, int(sys.argv[2]))
+    serve(lambda setup: build.answer if sys.argv[1] == "build" else Trial(setup).answer, int(sys.argv[2]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from ..measure import Node
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,8 @@ class Progress:
 
     `trials` of `budget` (None: limited by time alone) are done, in all programs of the run; `outcomes` counts
     this program's trials by kind. `accuracy` is the model's rank correlation on the last batch. `seconds`
-    says where the time went: search, model, build, run.
+    says where the time went: search, model, build, run. `nodes` are the machines of a cluster, if that is
+    where candidates are run, with what each does.
     """
 
     event: str
@@ -38,6 +41,7 @@ class Progress:
     of: int = 0
     detail: str = ""
     left: float | None = None
+    nodes: Sequence[Node] = ()
 
 
 Listener = Callable[[Progress], None]

@@ -23,7 +23,8 @@ log = logging.getLogger("metaschedule")
 class Result:
     """`records` are the trials of the program in this space, those of earlier runs included. `best` is the
     record of `schedule`; None if no candidate worked, and then `schedule` is the loops as written. `stopped`
-    says why tuning ended before its budget did, if it did. `seconds` says where the time went. `untuned` is
+    says why tuning ended before its budget did, if it did, and `failed` whether that was a failure: of the
+    database, or of those who measure. `seconds` says where the time went. `untuned` is
     the latency of what `build` takes without tuning, measured beside `best`. `notes` say what to know about
     how it was measured: beside other work, or on fewer cores than threads."""
 
@@ -36,6 +37,7 @@ class Result:
     seconds: dict[str, float]
     untuned: float | None = None
     notes: tuple[str, ...] = ()
+    failed: bool = False
 
     @property
     def latency(self) -> float | None:

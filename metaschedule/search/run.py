@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
 from ..database import DatabaseError
-from ..measure import MeasureError
+from ..measure import MeasureError, Workers, WorkersError
+from .batches import Batch, Batches
+from .candidate import Candidate
 from .progress import Listener, Progress
 from .scheduler import Scheduler
 from .task import Task
@@ -62,15 +66,27 @@ class Budget:
 
 
 class Run:
+    """`workers` are those that measure, if it is not this process: `slots` batches are then measured at a
+    time, and search goes on beside them."""
+
     def __init__(
-        self, tasks: Sequence[Task], budget: Budget, scheduler: Scheduler, listener: Listener | None
+        self,
+        tasks: Sequence[Task],
+        budget: Budget,
+        scheduler: Scheduler,
+        listener: Listener | None,
+        workers: Workers | None = None,
     ) -> None:
         self.tasks, self.budget, self.scheduler, self.listener = tasks, budget, scheduler, listener
+        self.workers = workers
+        self.batches = Batches(workers.slots if workers else 1)
         self.open: list[Task] = []  # the last used one at the end
         self.todo = budget.left(self.trials)  # the share of the budget that earlier runs have left
         self.searched = 0.0  # seconds, when all trials are done
+        self.leaders: dict[int, Iterator[list[Candidate]]] = {}  # to be confirmed, by the task's number
         self.confirmed = 0  # tasks, and
         self.confirming_share = 0.0  # of the next
+        self.telling = threading.Lock()  # of batches that are measured at a time, one after the other
 
     @property
     def trials(self) -> int:
@@ -79,57 +95,101 @@ class Run:
     def tune(self) -> None:
         """Whatever ends it, what the tasks know remains good."""
         try:
-            while self.budget.left(self.trials) and (going := [t for t in self.tasks if not t.stopped]):
-                self.attempt(self.advance, going[self.scheduler(going)])
+            self.work(self.next_trials, self.learn)
             self.searched = self.budget.elapsed
-            for task in self.tasks:
-                self.attempt(self.confirm, task)
+            self.leaders = {n: task.leaders() for n, task in enumerate(self.tasks)}
+            self.work(self.next_leaders, self.settle)
         except KeyboardInterrupt:
             self.stop(INTERRUPTED)
-        except DatabaseError as error:
+        except (DatabaseError, WorkersError) as error:
             log.error("%s", error)
-            self.stop(str(error))
+            self.stop(str(error), failed=True)
         finally:
             for task in self.open:
                 task.close()
 
-    def attempt(self, action: Callable[[Task], None], task: Task) -> None:
-        """A program that cannot be measured does not stop the others. Processes of one that has not been
-        used for long make room for those of this one."""
+    def work(self, propose: Callable[[], Batch | None], finish: Callable[[Batch], None]) -> None:
+        """Have the batches measured that there are, as many at a time as can be. A program that cannot be
+        measured does not stop the others."""
+        while True:
+            while self.batches.has_room:
+                with self.computing():
+                    batch = propose()
+                if batch is None:
+                    break
+                self.launch(batch)
+            if not self.batches.flying:
+                return
+            batch = self.batches.land()
+            if batch.error is None:
+                with self.computing():
+                    finish(batch)
+            elif isinstance(batch.error, MeasureError) and not isinstance(batch.error, WorkersError):
+                if len(self.tasks) == 1:
+                    raise batch.error
+                log.error("%s", batch.error)
+                batch.task.stopped = str(batch.error)
+                self.leaders.pop(self.tasks.index(batch.task), None)
+            else:
+                raise batch.error
+
+    def computing(self) -> AbstractContextManager[object]:
+        return self.workers.computing() if self.workers else nullcontext()
+
+    def launch(self, batch: Batch) -> None:
+        """Processes of a program that has not been used for long make room for those of this one."""
+        task = batch.task
         self.open = [t for t in self.open if t is not task] + [task]
         task.listener = partial(self.pass_on, task)
-        while len(self.open) > OPEN:
+        while len(self.open) > OPEN and self.batches.slots == 1:
             self.open.pop(0).close()
-        try:
-            action(task)
-        except MeasureError as error:
-            if len(self.tasks) == 1:
-                raise
-            log.error("%s", error)
-            task.stopped = str(error)
+        self.batches.launch(batch)
 
-    def advance(self, task: Task) -> None:
-        """One step of a task."""
-        descends = self.budget.descends(self.trials, task.trials)
-        candidates = task.propose(self.budget.step(self.trials, descends), descends)
-        if not candidates:
+    def next_trials(self) -> Batch | None:
+        """Candidates of the program that has most to win; None if all that go on are being measured."""
+        while self.budget.left(claimed := self.trials + self.batches.trials):
+            flying = self.batches.tasks
+            going = [task for task in self.tasks if not task.stopped and task not in flying]
+            if not going:
+                return None
+            task = going[self.scheduler(going)]
+            task.listener = partial(self.pass_on, task)
+            descends = self.budget.descends(claimed, task.trials)
+            candidates = task.propose(self.budget.step(claimed, descends), descends)
+            if candidates:
+                self.tell("proposed", task, len(candidates))
+                return Batch(task, candidates, partial(task.measure, candidates))
             task.stopped = task.history.exhausted
-            return
-        self.tell("proposed", task, len(candidates))
-        task.measure(candidates)
+        return None
+
+    def learn(self, batch: Batch) -> None:
+        task = batch.task
+        task.learn(batch.candidates, batch.outcomes)
         if lost_patience(task.course):
             task.stopped = f"no progress in {PATIENCE} trials"
-        self.tell("measured", task, len(candidates))
+        self.tell("measured", task, len(batch.candidates))
 
-    def confirm(self, task: Task) -> None:
-        self.pass_on(task, "confirm", 0, 1, "")
-        task.confirm()
-        self.confirmed, self.confirming_share = self.confirmed + 1, 0.0
-        self.tell("confirmed", task, 0)
+    def next_leaders(self) -> Batch | None:
+        """Of the first program whose leaders are not confirmed yet."""
+        flying = self.batches.tasks
+        for n, leaders in list(self.leaders.items()):
+            task = self.tasks[n]
+            if task in flying:
+                continue
+            if (group := next(leaders, None)) is not None:
+                self.pass_on(task, "confirm", 0, 1, "")
+                return Batch(task, group, partial(task.confirm, group))
+            del self.leaders[n]
+            self.confirmed, self.confirming_share = self.confirmed + 1, 0.0
+            self.tell("confirmed", task, 0)
+        return None
 
-    def stop(self, why: str) -> None:
+    def settle(self, batch: Batch) -> None:
+        batch.task.settle(batch.candidates, batch.outcomes)
+
+    def stop(self, why: str, failed: bool = False) -> None:
         for task in self.tasks:
-            task.stopped = task.stopped or why
+            task.stopped, task.failed = task.stopped or why, failed
             self.tell("stopped", task, 0)
 
     def left(self) -> float | None:
@@ -159,7 +219,9 @@ class Run:
     ) -> None:
         if not of:
             log.info("%s: %s %d, best %s", task.program.name, event, candidates, task.history.best)
-        if self.listener is not None:
+        if self.listener is None:
+            return
+        with self.telling:
             self.listener(
                 Progress(
                     event,
@@ -180,6 +242,7 @@ class Run:
                     of,
                     detail,
                     self.left(),
+                    self.workers.nodes() if self.batches.slots > 1 and self.workers else [],
                 )
             )
 

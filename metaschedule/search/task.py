@@ -69,9 +69,10 @@ class Task:
         self.records: list[Record] = []
         self._confirmed: list[Record] = []
         self._has_news = False  # trials since the leaders were last confirmed
+        self._is_settled = False  # whether one of those that were confirmed last worked
         self.course: list[tuple[int, float]] = []
         self.trials = 0
-        self.stopped = ""
+        self.stopped, self.failed = "", False
         self.weight: float | None = None
         self.seconds = {"search": 0.0, "model": 0.0, "build": 0.0, "run": 0.0}
         self.listener: Listener | None = None  # is told what begins, and how far it is
@@ -122,10 +123,14 @@ class Task:
         self.seconds["search"] += time.perf_counter() - begin - modelling
         return found
 
-    def measure(self, candidates: Sequence[Candidate]) -> None:
-        """Measure candidates, record what became of them, and learn from it."""
+    def measure(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """What becomes of candidates. Changes nothing that others look at, so it may take its time beside
+        them."""
         programs = [c.schedule.program for c in candidates]
-        outcomes = self._timed(lambda m: m.measure(programs, best=self.history.best))
+        return self._timed(lambda m: m.measure(programs, best=self.history.best))
+
+    def learn(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
+        """Record what became of candidates, and learn from it."""
         records = [
             self._record(candidate, outcome, trial=self.trials + n)
             for n, (candidate, outcome) in enumerate(zip(candidates, outcomes, strict=True))
@@ -139,19 +144,32 @@ class Task:
         self._learn(candidates, records)
         self.seconds["model"] += time.perf_counter() - begin
 
-    def confirm(self) -> None:
-        """Measure the leaders again, by turns with what they must beat: the untuned default, and the best
-        that was known before. Further ones, as long as all fail."""
+    def leaders(self) -> Iterator[list[Candidate]]:
+        """What to measure again, by turns: the leaders with what they must beat, the untuned default and the
+        best that was known before. Then further ones, as long as all fail; none, if there are no news."""
         candidates = [candidate for _, candidate in self.history.ranked]
         leading = {c.key for c in candidates[:LEADERS]}
         beaten = [c for c in self._references() if c.key not in leading]
         candidates[LEADERS:LEADERS] = beaten
         count = LEADERS + max(1, len(beaten))
         settled = not self._has_news and any(r.outcome == "ok" and r.reliable for r in self._confirmed)
-        while candidates and not settled:
-            settled = self._confirm(candidates[:count])
-            del candidates[:count]
         self._has_news = False
+        while candidates and not settled:
+            yield candidates[:count]
+            settled = self._is_settled
+            del candidates[:count]
+
+    def confirm(self, leaders: Sequence[Candidate]) -> list[Outcome]:
+        """What becomes of leaders when they are measured again; like `measure`."""
+        programs = [c.schedule.program for c in leaders]
+        return self._timed(lambda m: m.confirm(programs))
+
+    def settle(self, leaders: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
+        """Record what became of leaders."""
+        records = [self._record(c, outcome, confirmed=True) for c, outcome in zip(leaders, outcomes)]
+        self._confirmed += records
+        self.db.add_all(records)
+        self._is_settled = any(outcome.ok for outcome in outcomes)
 
     def _references(self) -> list[Candidate]:
         """What a leader must beat, of what works."""
@@ -160,15 +178,6 @@ class Task:
         former = fastest(self._confirmed, self.program)
         best = None if former is None else self._candidate(former[0])
         return [*found, best] if best is not None and best.key not in {c.key for c in found} else found
-
-    def _confirm(self, leaders: Sequence[Candidate]) -> bool:
-        """Whether any of them worked again."""
-        programs = [c.schedule.program for c in leaders]
-        outcomes = self._timed(lambda m: m.confirm(programs))
-        records = [self._record(c, outcome, confirmed=True) for c, outcome in zip(leaders, outcomes)]
-        self._confirmed += records
-        self.db.add_all(records)
-        return any(outcome.ok for outcome in outcomes)
 
     def close(self) -> None:
         """End the measurer's processes; the next step starts others."""
@@ -181,7 +190,7 @@ class Task:
         best, schedule = found or (None, Schedule(self.program))
         return Result(
             self.program, self.target, schedule, best, self.records, self.stopped, self.seconds,
-            self.untuned_latency, tuple(self._notes(best)),
+            self.untuned_latency, tuple(self._notes(best)), self.failed,
         )  # fmt: skip
 
     def _notes(self, best: Record | None) -> Iterator[str]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from inspect import signature
 from typing import Annotated, Any, TypeVar, overload
 
 from .. import database as databases
 from ..cost import CostModel, Learned
 from ..database import Database
 from ..ir import Program, structural_hash
-from ..measure import Measurer
+from ..measure import LocalWorkers, Measurer, Workers
 from ..schedule import Schedule
 from ..space import as_space
 from ..space.space import SpaceLike
 from ..space.untuned import default_space
-from ..target import Target, resolve
+from ..target import Target
 from ..validation import MoreThan, Positive, Threads, Within, checked, shown
 from .evolutionary import Evolutionary
 from .exhaustive import Exhaustive
@@ -50,13 +53,14 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     seed: int = 0,
     database: str | os.PathLike[str] | Database | None = None,
     space: AnySpace | None = None,
-    target: Target | str = "native",
+    target: Target | str | Sequence[Target | str] = "native",
     weights: Sequence[Annotated[float, Within(0, math.inf)]] | None = None,
     scheduler: str = "gradient",
     strategy: str | StrategyMaker = "evolutionary",
     model: Callable[[Target], CostModel] = Learned,
     measurer: MeasurerMaker = Measurer,
     threads: Threads | None = None,
+    workers: str | Workers | None = None,
     progress: Listener | None = None,
 ) -> Result | list[Result]:
     """Find the fastest candidate of a program's space, or of each of several programs.
@@ -75,7 +79,10 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     "exhaustive" or makes one from a `History`; `model` makes a cost model for a target; `measurer` makes a
     `Measurer`, for other limits or inputs:
     `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
-    `metaschedule.build`. `progress` is called with a `Progress` after every step.
+    `metaschedule.build`. `workers` is where that is done: "local", by processes of this machine, or by the
+    `Workers` given, which the caller closes. `target` may be several, for machines of several kinds: then
+    there is a result for each of them and each program. `progress` is called with a `Progress` after every
+    step.
 
     >>> from metaschedule import workloads
     >>> result = tune(workloads.create("GMM", b=1, n=16, m=16, k=16), trials=4)
@@ -87,28 +94,51 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
         raise ValueError(f"tune: weights must be one per program, {len(programs)}, got {len(weights)}")
     if not programs:
         return []
-    machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
-    chosen = default_space(machine) if space is None else as_space(space)
     maker = named(strategy, STRATEGIES, "strategy") if isinstance(strategy, str) else strategy
     choose = named(scheduler, SCHEDULERS, "scheduler")
-    db = databases.open(database)
-    try:
-        tasks: dict[str, Task] = {}
-        for one, weight in zip(programs, weights or [None] * len(programs), strict=True):
-            key = structural_hash(one)
+    with ExitStack() as stack:
+        place = find_workers(workers, stack)
+        measurer = with_workers(measurer, place, workers is not None)
+        names = [target] if isinstance(target, (str, Target)) else list(target)
+        machines = [place.resolve(name) for name in names]
+        if threads is not None:
+            machines = [machine.with_cores(threads) for machine in machines]
+        db = databases.open(database)
+        if not isinstance(database, Database):
+            stack.callback(db.close)
+        tasks: dict[tuple[str, str], Task] = {}
+        asked = [(one, machine) for machine in machines for one in programs]
+        for (one, machine), weight in zip(asked, list(weights or [None] * len(programs)) * len(machines)):
+            key = structural_hash(one), machine.key
             if key not in tasks:
+                chosen = default_space(machine) if space is None else as_space(space)
                 tasks[key] = Task(one, machine, chosen, model(machine), maker, measurer, db, seed)
             if weight is not None:
                 tasks[key].weight = (tasks[key].weight or 0.0) + weight
         if trials is None and minutes is None:
             trials = TRIALS
         budget = Budget(None if trials is None else trials * len(tasks), minutes)
-        Run(list(tasks.values()), budget, choose, progress).tune()
-        results = [tasks[structural_hash(one)].result() for one in programs]
-    finally:
-        if not isinstance(database, Database):
-            db.close()
-    return results[0] if isinstance(program, Program) else results
+        Run(list(tasks.values()), budget, choose, progress, place).tune()
+        results = [tasks[structural_hash(one), machine.key].result() for one, machine in asked]
+    return results[0] if isinstance(program, Program) and isinstance(target, (str, Target)) else results
+
+
+def find_workers(workers: str | Workers | None, stack: ExitStack) -> Workers:
+    """The workers that a name stands for, which `stack` closes."""
+    if isinstance(workers, Workers):
+        return workers
+    if workers in (None, "local"):
+        return stack.enter_context(LocalWorkers())
+    raise ValueError(f"there are no workers {shown(workers)}; there are local")
+
+
+def with_workers(measurer: MeasurerMaker, workers: Workers, is_wanted: bool) -> MeasurerMaker:
+    """A maker of measurers that use these workers, if it is one of such that take any."""
+    if "workers" in signature(measurer).parameters:
+        return partial(measurer, workers=workers)  # pyright: ignore[reportCallIssue]
+    if is_wanted:
+        raise ValueError("tune: with workers a measurer must take them, as Measurer(..., workers=...) does")
+    return measurer
 
 
 def named(name: str, known: Mapping[str, Choice], what: str) -> Choice:

@@ -13,9 +13,10 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from ..builders import BuildJob, Part, compiled_tasks
 from ..database import Database, Record
 from ..ir import Program, numpy_dtype, structural_hash
+from ..measure.build import UNTUNED, BuildJob, build_all
+from ..measure.stage import KernelStage
 from ..runtime import ArgSpec, Executable
 from ..search.result import fastest
 from ..target import Target
@@ -64,10 +65,11 @@ class Compiler:
         found = {key: known for key, name in names.items() if (known := KNOWN.get(name))}
         missing = [key for key in distinct if key not in found]
         tasks = [
-            BuildJob(distinct[key], record.trace if (record := records[key]) else None) for key in missing
+            BuildJob(distinct[key], (record.trace if (record := records[key]) else None) or UNTUNED)
+            for key in missing
         ]
-        for key, parts in zip(missing, compiled_tasks(tasks, self.target)):
-            found[key] = KNOWN[names[key]] = loaded(parts, records[key])
+        for key, stages in zip(missing, build_all(tasks, self.target)):
+            found[key] = KNOWN[names[key]] = loaded(stages, records[key])
         return [found[key] for key in hashes]
 
     def _record(self, program: Program) -> Record | None:
@@ -82,8 +84,8 @@ class Compiler:
         return record
 
 
-def loaded(parts: Sequence[Part], record: Record | None) -> Compiled:
-    *before, kernel = [Executable(part.kernel, code=part.code, script=part.script) for part in parts]
+def loaded(stages: Sequence[KernelStage], record: Record | None) -> Compiled:
+    *before, kernel = [Executable(s.kernel, code=s.code, script=s.script) for s in stages]
     return Compiled(kernel, before[0] if before else None, record.latency if record else None)
 
 

@@ -16,7 +16,7 @@ import pytest
 from metaschedule.measure import Limits, Measurer, Outcome
 from metaschedule.measure.calibration import Calibration, calibration_kernel
 from metaschedule.measure.machine import Machine, relative_frequency, stolen
-from metaschedule.measure.measurer import ENOUGH_ROUNDS, better, merged
+from metaschedule.measure.runner import ENOUGH_ROUNDS, choose_better, merge_rounds
 from metaschedule.measure.watch import Watch
 from metaschedule.runtime import rest
 from metaschedule.target import resolve
@@ -94,14 +94,14 @@ def test_what_the_system_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def test_rounds_that_cannot_be_believed_do_not_count() -> None:
     good, bad = Outcome("ok", 2e-5, (2e-5,), disturbed=0.25), Outcome("ok", 1e-3, (1e-3,), disturbed=1.0)
-    enough = merged([bad, *[good] * ENOUGH_ROUNDS])
+    enough = merge_rounds([bad, *[good] * ENOUGH_ROUNDS])
     assert (enough.latency, enough.times, enough.reliable) == (2e-5, (2e-5,) * ENOUGH_ROUNDS, True)
     assert enough.disturbed == pytest.approx((1 + 0.25 * ENOUGH_ROUNDS) / (1 + ENOUGH_ROUNDS))
-    few = merged([bad, good, bad])
+    few = merge_rounds([bad, good, bad])
     assert (few.latency, few.reliable) == (1e-3, False)
-    assert better(bad, good).reliable
-    assert better(bad, Outcome("ok", 2e-3, (2e-3,), disturbed=1.0)).latency == 1e-3
-    assert better(bad, Outcome("crash")).kind == "crash"
+    assert choose_better(bad, good).reliable
+    assert choose_better(bad, Outcome("ok", 2e-3, (2e-3,), disturbed=1.0)).latency == 1e-3
+    assert choose_better(bad, Outcome("crash")).kind == "crash"
 
 
 def test_beside_a_busy_process_a_latency_is_right_or_an_upper_bound(burners: None) -> None:

@@ -11,9 +11,9 @@ import metaschedule as ms
 from metaschedule.codegen import generate
 from metaschedule.ir import Program
 from metaschedule.measure import KINDS, MeasureError, Measurer
-from metaschedule.measure.measurer import CONFIRM_ROUNDS, ENOUGH_ROUNDS, MORE_ROUNDS
 from metaschedule.measure.reference import reference_kernel
-from metaschedule.measure.steps import steps_of
+from metaschedule.measure.runner import CONFIRM_ROUNDS, ENOUGH_ROUNDS, MORE_ROUNDS
+from metaschedule.measure.stage import lower_stages
 from metaschedule.runtime import Executable, random_arrays
 from metaschedule.script import parse
 from metaschedule.target import resolve
@@ -104,7 +104,7 @@ def test_a_hopeless_candidate_is_not_repeated() -> None:
         assert len(hopeless.times) == 1 or hopeless.disturbed  # what was disturbed is looked at again
         assert hopeless.latency is not None
         assert hopeless.latency >= 0.03  # of two threads, both of whose time counts
-    assert len(alone.times) > 1
+    assert len(alone.times) > 1 or alone.disturbed
 
 
 def small_case(number: str) -> Callable[[], Program]:
@@ -188,7 +188,7 @@ def test_of_very_many_terms_the_reference_is_a_good_sum() -> None:
         assert [outcome.detail for outcome in measurer.measure(candidates)] == [""] * len(candidates)
 
 
-def test_work_on_constants_is_a_step_of_its_own() -> None:
+def test_work_on_constants_is_a_stage_of_its_own() -> None:
     text = """
 def f(X: T.Tensor((8,)), W: T.Tensor((8,), "float32"{constant}), Y: T.Output((8,))):
     V = T.alloc((8,), "float32")
@@ -199,7 +199,7 @@ def f(X: T.Tensor((8,)), W: T.Tensor((8,), "float32"{constant}), Y: T.Output((8,
 """
     for constant, takes in (("", [(0, 1)]), (", constant=True", [(1,), (0,)])):
         program = parse(text.format(constant=constant))
-        assert [step.takes for step in steps_of(program, resolve())] == takes
+        assert [stage.takes for stage in lower_stages(program, resolve())] == takes
 
 
 def test_wrong_constants_are_wrong_results() -> None:

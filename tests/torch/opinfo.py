@@ -37,11 +37,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from metaschedule.builders import Part
-from metaschedule.codegen import generate, split_constants
 from metaschedule.ir import Program
-from metaschedule.runtime import compile_object
-from metaschedule.schedule import Schedule
+from metaschedule.measure.build import BuildJob, build_here
 from metaschedule.target import resolve
 from metaschedule.torch.backend import Options, built, functional
 from metaschedule.torch.capture import NotCaptured, capture, decompositions
@@ -368,15 +365,7 @@ def traced(call: Call, build: Callable[[Graph], Runner | None]) -> Any:
 
 def as_written(programs: Sequence[Program]) -> list[Compiled]:
     target = resolve("native").with_cores(torch.get_num_threads())
-    found: list[Compiled] = []
-    for program in programs:
-        parts: list[Part] = []
-        for part in split_constants(Schedule(program).program):
-            if part is not None:
-                kernel = generate(part, target)
-                parts.append(Part(kernel, compile_object(kernel.llvm, target), str(part)))
-        found.append(loaded(parts, None))
-    return found
+    return [loaded(build_here(BuildJob(program), target), None) for program in programs]
 
 
 WAYS = {"dynamo": through_dynamo, "direct": directly, "capture": captured}

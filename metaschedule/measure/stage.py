@@ -11,28 +11,34 @@ from typing import Any
 
 from ..codegen import generate, split_constants
 from ..ir import Program
-from ..runtime import Kernel
+from ..runtime import Kernel, compile_object
 from ..target import Target
 
 
 @dataclass(frozen=True)
 class KernelStage:
     """`takes` are the positions, among the workload's inputs, of those that the kernel is called with. Its
-    other inputs are what the step before it gives."""
+    other inputs are what the stage before it gives. `code` is its object code, once it is compiled, and
+    `script` the text of the program that became it, where that is known."""
 
     kernel: Kernel
     takes: tuple[int, ...]
+    code: bytes = b""
+    script: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Without the LLVM text: who runs it has the object code."""
+        """Without the LLVM text, the code and the script: who runs it is sent the code beside it."""
         return {"kernel": replace(self.kernel, llvm="").to_json(), "takes": self.takes}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> KernelStage:
-        return KernelStage(Kernel.from_json(data["kernel"]), tuple(data["takes"]))
+    def from_json(data: dict[str, Any], code: bytes = b"") -> KernelStage:
+        return KernelStage(Kernel.from_json(data["kernel"]), tuple(data["takes"]), code)
+
+    def compile(self) -> KernelStage:
+        return replace(self, code=compile_object(self.kernel.llvm, self.kernel.target))
 
 
-def steps_of(candidate: Program | Kernel, target: Target, bounds: str = "checked") -> list[KernelStage]:
+def lower_stages(candidate: Program | Kernel, target: Target, bounds: str = "checked") -> list[KernelStage]:
     """The last one is the kernel proper. `bounds` is that of `codegen.generate`."""
     if isinstance(candidate, Kernel):
         return [KernelStage(candidate, tuple(range(len(candidate.inputs))))]
@@ -40,21 +46,23 @@ def steps_of(candidate: Program | Kernel, target: Target, bounds: str = "checked
     parts = [part for part in split_constants(candidate) if part is not None]
     return [
         KernelStage(
-            generate(part, target, bounds=bounds), tuple([position[b] for b in part.inputs if b in position])
+            generate(part, target, bounds=bounds),
+            tuple([position[b] for b in part.inputs if b in position]),
+            script=str(part),
         )
         for part in parts
     ]
 
 
-def joined(parts: Sequence[bytes]) -> tuple[list[int], bytes]:
+def join(parts: Sequence[bytes]) -> tuple[list[int], bytes]:
     """Several payloads in one, with their sizes."""
     return [len(part) for part in parts], b"".join(parts)
 
 
-def parted(sizes: Sequence[int], payload: bytes) -> list[bytes]:
-    """What `joined` was given.
+def cut(sizes: Sequence[int], payload: bytes) -> list[bytes]:
+    """What `join` was given.
 
-    >>> parted(*joined([b"one", b"three"]))
+    >>> cut(*join([b"one", b"three"]))
     [b'one', b'three']
     """
     ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]

@@ -1,0 +1,162 @@
+"""Programs to object code: what a builder is asked, and how it answers. Candidates and models alike.
+
+A builder gets a program as text, with what is to be made of it: lowering takes far longer than printing (33
+ms beside 0.6, of a matrix product), and LLVM sits behind one lock in a process. What a builder cannot read,
+because it has an instruction of the user's or what `parse` refuses, is lowered by the caller and sent as
+LLVM text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from ..errors import ScheduleError, ScriptError, VerifyError
+from ..ir import Program
+from ..runtime import CompileError, Kernel
+from ..schedule import Trace
+from ..script import parse
+from ..space.untuned import untuned
+from ..target import Target
+from .frames import Frame, Header
+from .local import LocalWorkers
+from .outcome import Limits, MeasureError, one_line
+from .pool import Job
+from .reference import reference_kernel
+from .stage import KernelStage, cut, join, lower_stages
+from .workers import Workers
+
+log = logging.getLogger("metaschedule")
+AS_WRITTEN, UNTUNED, REFERENCE = "as written", "untuned", "reference"
+UNKNOWN = "unknown"  # the answer of a builder that cannot read a program
+FEW = 3  # programs that are compiled before workers have started
+SECONDS = 120.0  # for a program of a model: it is scheduled too
+
+
+class Unreadable(ValueError):
+    """A program that cannot be read here."""
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """A program, or a kernel that is only to be compiled. `how` says what is to be made of the program: the
+    kernel "as written", that of the "untuned" default or of a trace, or the "reference" of its results."""
+
+    program: Program | Kernel
+    how: Trace | str = AS_WRITTEN
+
+    def request(self, target: Target, bounds: str = "checked", text: bool = False) -> Frame:
+        """What to send to a builder; `text` asks for LLVM text and scripts beside the code."""
+        if isinstance(self.program, Kernel):
+            return self.lowered_request(target, bounds, text)
+        how = self.how if isinstance(self.how, str) else {"trace": self.how.to_json()}
+        header = {"program": str(self.program), "how": how, "bounds": bounds, "text": text}
+        return header | {"target": target.to_json()}, b""
+
+    def lowered_request(self, target: Target, bounds: str = "checked", text: bool = False) -> Frame:
+        """The same with LLVM text, for which a builder need not know the program's instructions."""
+        stages = self.lower(target, bounds)
+        sizes, texts = join([stage.kernel.llvm.encode() for stage in stages])
+        return {"stages": [stage.to_json() for stage in stages], "sizes": sizes, "text": text}, texts
+
+    def lower(self, target: Target, bounds: str = "checked") -> list[KernelStage]:
+        if isinstance(self.program, Kernel) or self.how == AS_WRITTEN:
+            return lower_stages(self.program, target, bounds)
+        if self.how == REFERENCE:
+            return lower_stages(reference_kernel(self.program, target), target)
+        if isinstance(self.how, Trace):
+            sch = self.how.apply(self.program)
+        else:
+            sch = untuned(self.program, target)
+        return lower_stages(sch.program, target, bounds)
+
+
+def answer(header: Header, payload: bytes) -> Frame:
+    """The builder's side."""
+    try:
+        stages = [stage.compile() for stage in requested(header, payload)]
+    except Unreadable as error:
+        return {"kind": UNKNOWN, "detail": one_line(str(error))}, b""
+    except (ScheduleError, VerifyError) as error:
+        return {"kind": "illegal", "detail": error.message}, b""
+    except CompileError as error:
+        message = str(error)
+        if error.path:  # whoever sent the text still has it
+            error.path.unlink()
+            message = message.rpartition("\n")[0]
+        return {"kind": "build error", "detail": one_line(message)}, b""
+    sizes, code = join([stage.code for stage in stages])
+    reply: Header = {"kind": "ok", "stages": [stage.to_json() for stage in stages], "sizes": sizes}
+    if header["text"]:
+        reply |= {"llvm": [s.kernel.llvm for s in stages], "scripts": [s.script for s in stages]}
+    return reply, code
+
+
+def requested(header: Header, payload: bytes) -> list[KernelStage]:
+    """The stages that a request is about, lowered."""
+    if "stages" in header:
+        texts = cut(header["sizes"], payload)
+        stages = map(KernelStage.from_json, header["stages"])
+        return [
+            replace(stage, kernel=replace(stage.kernel, llvm=text.decode()))
+            for stage, text in zip(stages, texts, strict=True)
+        ]
+    how = header["how"]
+    try:
+        program = parse(header["program"])
+    except (ScriptError, VerifyError) as error:
+        raise Unreadable(one_line(error)) from error
+    job = BuildJob(program, how if isinstance(how, str) else Trace.from_json(how["trace"]))
+    return job.lower(Target.from_json(header["target"]), header["bounds"])
+
+
+def stages_of(reply: Header, code: bytes) -> list[KernelStage]:
+    """What a builder has built."""
+    codes = cut(reply["sizes"], code)
+    stages = [KernelStage.from_json(data, part) for data, part in zip(reply["stages"], codes, strict=True)]
+    if "llvm" not in reply:
+        return stages
+    return [
+        replace(stage, kernel=replace(stage.kernel, llvm=llvm), script=script)
+        for stage, llvm, script in zip(stages, reply["llvm"], reply["scripts"], strict=True)
+    ]
+
+
+def build_all(
+    jobs: Sequence[BuildJob], target: Target, bounds: str = "checked", workers: Workers | None = None
+) -> list[list[KernelStage]]:
+    """The stages of each program with their code; several programs in worker processes, at once. What a
+    worker fails at is done here, so that errors are the caller's. `bounds` is that of `codegen.generate`."""
+    done = build_in_workers(jobs, target, bounds, workers) if len(jobs) > FEW else {}
+    return [done[n] if n in done else build_here(job, target, bounds) for n, job in enumerate(jobs)]
+
+
+def build_here(job: BuildJob, target: Target, bounds: str = "checked") -> list[KernelStage]:
+    return [stage.compile() for stage in job.lower(target, bounds)]
+
+
+def build_in_workers(
+    jobs: Sequence[BuildJob], target: Target, bounds: str, workers: Workers | None = None
+) -> dict[int, list[KernelStage]]:
+    """What workers make of the jobs, by number; without those that they fail at."""
+    done: dict[int, list[KernelStage]] = {}
+
+    def requests() -> Iterator[Job]:
+        for n, job in enumerate(jobs):
+            yield Job(n, SECONDS, *job.request(target, bounds, text=True))
+
+    with ExitStack() as stack:
+        if workers is None:
+            workers = stack.enter_context(LocalWorkers())
+        try:
+            for job, (reply, code) in workers.build(requests(), Limits().memory):
+                if reply["kind"] == "ok":
+                    done[job.key] = stages_of(reply, code)
+                else:
+                    name = jobs[job.key].program.name
+                    log.info("%s: %s in a worker: %s", name, reply["kind"], reply["detail"])
+        except MeasureError as error:
+            log.warning("compiling without worker processes: %s", error)
+    return done

@@ -1,0 +1,81 @@
+"""`Workload` and `Built`: what a runner is given, as data that can cross to other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ..ir import Program
+from ..runtime import ArgSpec
+from ..script import parse
+from ..target import Target
+from .frames import Frame
+from .outcome import Limits
+from .stage import KernelStage, cut, join
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A program that candidates are of, as written. `inputs` are arrays to use instead of those that
+    `inputs.draw` makes of `seed`; `threads` is how many a candidate may use."""
+
+    program: Program
+    target: Target
+    limits: Limits
+    threads: int | None = None
+    seed: int = 0
+    inputs: Sequence[np.ndarray] | None = None
+
+    def pack(self) -> Frame:
+        header = {
+            "program": str(self.program), "target": self.target.to_json(), "limits": asdict(self.limits),
+            "threads": self.threads, "seed": self.seed,
+        }  # fmt: skip
+        if self.inputs is None:
+            return header, b""
+        specs = map(ArgSpec.of, self.program.inputs)
+        dense = [np.ascontiguousarray(a, s.empty().dtype) for a, s in zip(self.inputs, specs, strict=True)]
+        sizes, data = join([array.tobytes() for array in dense])
+        return header | {"sizes": sizes}, data
+
+    @staticmethod
+    def unpack(frame: Frame) -> Workload:
+        header, data = frame
+        program = parse(header["program"])
+        inputs = None
+        if "sizes" in header:
+            specs = map(ArgSpec.of, program.inputs)
+            parts = cut(header["sizes"], data)
+            inputs = [
+                np.frombuffer(part, spec.empty().dtype).reshape(spec.shape)
+                for part, spec in zip(parts, specs, strict=True)
+            ]
+        return Workload(
+            program, Target.from_json(header["target"]), Limits(**header["limits"]), header["threads"],
+            header["seed"], inputs,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Built:
+    """Kernels with their code; `seconds` is what building took, `tolerance` how far results may be off."""
+
+    stages: Sequence[KernelStage]
+    seconds: float
+    tolerance: float
+
+    def pack(self) -> Frame:
+        sizes, code = join([stage.code for stage in self.stages])
+        header = {"stages": [stage.to_json() for stage in self.stages], "sizes": sizes}
+        return header | {"seconds": self.seconds, "tolerance": self.tolerance}, code
+
+    @staticmethod
+    def unpack(frame: Frame) -> Built:
+        header, code = frame
+        codes = cut(header["sizes"], code)
+        stages = [
+            KernelStage.from_json(data, part) for data, part in zip(header["stages"], codes, strict=True)
+        ]
+        return Built(stages, header["seconds"], header["tolerance"])
