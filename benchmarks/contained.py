@@ -21,7 +21,7 @@ from rich.table import Table
 
 import metaschedule as ms
 from metaschedule.build import with_constants
-from metaschedule.report.peak import measured_peak
+from metaschedule.measure.peak import measured_peak
 from metaschedule.target import Target, resolve
 
 TRACES = Path(__file__).parent.parent / "tests" / "space" / "traces"

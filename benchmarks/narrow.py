@@ -21,7 +21,7 @@ from rich.table import Table
 import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import numpy_dtype
-from metaschedule.report.peak import measured_peak
+from metaschedule.measure.peak import measured_peak
 from metaschedule.target import resolve
 
 ROUNDS, CALLS = 5, 60

@@ -148,7 +148,8 @@ class Measurer:
                 else:
                     entries[job.key] = Outcome(reply["kind"], detail=reply["detail"], build_seconds=seconds)
 
-        self._tell(0, len(jobs))
+        if jobs:
+            self._tell(0, len(jobs))
         build(range(len(jobs)), False)
         if unknown:
             build(sorted(unknown), True)

@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..measure.peak import measured_peak
 from ..search import Progress as Snapshot
 from ..search import Result
 from ..target import Target
-from .peak import measured_peak
 
 NARROW = 72  # columns, below which a table is a line for each program
 PERIOD = 5.0  # seconds after which a line says what goes on, where lines are all there is

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from ..measure.compare import difference
 from ..measure.numerics import tolerance
+from ..measure.peak import measured_peak
 from ..runtime import ArgSpec
 from ..target import Target
 from .case import Case
 from .contestants import Contestant, ContestantError, Way
-from .peak import measured_peak
 from .timing import keep_freed_memory
 
 ROUNDS = 8

@@ -121,6 +121,8 @@ class Run:
             if not self.batches.flying:
                 return
             batch = self.batches.land()
+            if self.workers and self.batches.slots > 1:
+                self.batches.slots = max(2, self.workers.slots)  # machines come and go
             if batch.error is None:
                 with self.computing():
                     finish(batch)

@@ -15,6 +15,7 @@ from ..cost import CostModel, Learned
 from ..database import Database
 from ..ir import Program, structural_hash
 from ..measure import LocalWorkers, Measurer, Workers
+from ..measure.cluster import RayWorkers
 from ..schedule import Schedule
 from ..space import as_space
 from ..space.space import SpaceLike
@@ -79,10 +80,12 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     "exhaustive" or makes one from a `History`; `model` makes a cost model for a target; `measurer` makes a
     `Measurer`, for other limits or inputs:
     `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
-    `metaschedule.build`. `workers` is where that is done: "local", by processes of this machine, or by the
-    `Workers` given, which the caller closes. `target` may be several, for machines of several kinds: then
-    there is a result for each of them and each program. `progress` is called with a `Progress` after every
-    step.
+    `metaschedule.build`. `progress` is called with a `Progress` after every step.
+
+    `workers` is where candidates are built and run: "local", by processes of this machine; "ray", on the
+    cluster of RAY_ADDRESS or else by a Ray on this machine; "ray://host:10001", on another cluster; or
+    `Workers` that the caller closes (docs/cluster.md). The target "native" is the machine that runs them. A
+    list of targets is for machines of several kinds: there is a result for each target and program.
 
     >>> from metaschedule import workloads
     >>> result = tune(workloads.create("GMM", b=1, n=16, m=16, k=16), trials=4)
@@ -129,7 +132,9 @@ def find_workers(workers: str | Workers | None, stack: ExitStack) -> Workers:
         return workers
     if workers in (None, "local"):
         return stack.enter_context(LocalWorkers())
-    raise ValueError(f"there are no workers {shown(workers)}; there are local")
+    if workers == "ray" or str(workers).startswith("ray://"):
+        return stack.enter_context(RayWorkers(str(workers)))
+    raise ValueError(f"there are no workers {shown(workers)}; there are local, ray and ray://HOST:PORT")
 
 
 def with_workers(measurer: MeasurerMaker, workers: Workers, is_wanted: bool) -> MeasurerMaker:

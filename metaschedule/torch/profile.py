@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 
-from ..report.peak import measured_peak
+from ..measure.peak import measured_peak
 from ..target import resolve
 from ..workloads import operations
 from .backend import functional

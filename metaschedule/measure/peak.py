@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 
 from ..codegen import executable
-from ..measure.calibration import chains_of, chains_script
-from ..measure.watch import Sample, Watch
 from ..runtime import rest
 from ..script import parse
 from ..target import Target
+from .calibration import chains_of, chains_script
+from .watch import Sample, Watch
 
 CALLS = 10  # per round, that nothing disturbed
 LONGEST = 0.2  # seconds for a round, on a busy machine

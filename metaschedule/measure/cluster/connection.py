@@ -1,0 +1,148 @@
+"""Reaching Ray: starting one on this machine, or joining a cluster; what Ray's errors mean."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ...target.detect import cores
+from ..outcome import WorkersError, one_line
+
+log = logging.getLogger("metaschedule")
+RUNNER = "metaschedule_runner"  # the resource of nodes on which candidates are timed
+STORE = 256 << 20  # bytes for objects of a Ray of our own: a batch has less than one
+CONNECT = 60.0  # seconds
+LOOPBACK = "127.0.0.1"
+Answer = TypeVar("Answer")
+
+HINT = (
+    "is the head running (`ray status`), does the address say its port (6379, or ray://host:10001 for a "
+    "client), is a firewall between, and, with RAY_AUTH_MODE=token, is RAY_AUTH_TOKEN that of the cluster? A "
+    "wrong token shows as a timeout"
+)
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("ray") is not None
+
+
+def import_ray() -> Any:
+    """Ray, told before it is imported to keep to itself."""
+    if not is_installed():
+        raise WorkersError('workers="ray" needs Ray: pip install "metaschedule[ray]", here and on all nodes')
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
+    # Otherwise 127.0.0.1 becomes the address of the host.
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    import ray
+
+    return ray
+
+
+class Connection:
+    """Ray as this process knows it. `address` is "ray" or that of a client's server, "ray://host:port"."""
+
+    def __init__(self, address: str) -> None:
+        self.ray = import_ray()
+        self.is_ours = not self.ray.is_initialized()  # otherwise the caller's, who ends it
+        self.is_local = False
+        if self.is_ours:
+            self._connect(address)
+        self.gcs = self._gcs_address(address)
+
+    def _connect(self, address: str) -> None:
+        options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        if address != "ray":
+            options |= {"address": address}
+        elif "RAY_ADDRESS" in os.environ:
+            options |= {"address": os.environ["RAY_ADDRESS"]}
+        else:
+            self.is_local = True
+            options |= {
+                "address": "local", "num_cpus": cores(), "resources": {RUNNER: 1}, "include_dashboard": False,
+                "object_store_memory": STORE, "_node_ip_address": LOOPBACK,
+            }  # fmt: skip
+        where = options["address"]
+        try:
+            if self.is_local:  # in this thread, because its processes end with the thread that starts them
+                self.ray.init(**options)
+            else:
+                check_port(where)
+                within(CONNECT, lambda: self.ray.init(**options))
+        except WorkersError:
+            raise
+        except TimeoutError:
+            raise WorkersError(f"no answer from Ray at {where} in {CONNECT:g} s: {HINT}") from None
+        except Exception as error:
+            raise WorkersError(f"Ray at {where} cannot be reached: {one_line(error)}; {HINT}") from error
+
+    def _gcs_address(self, address: str) -> tuple[str, int] | None:
+        """What must answer as long as there is a cluster."""
+        if address.startswith("ray://"):
+            return host_and_port(address.removeprefix("ray://"))
+        try:
+            return host_and_port(self.ray.get_runtime_context().gcs_address)
+        except Exception:  # of the caller's own client: its errors will tell
+            return None
+
+    def is_head_alive(self) -> bool:
+        if self.gcs is None:
+            return True
+        try:
+            socket.create_connection(self.gcs, timeout=2.0).close()
+            return True
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """End what was begun here. A head that is gone would be waited for, so not for ever."""
+        if self.is_ours:
+            try:
+                within(20.0, self.ray.shutdown)
+            except TimeoutError:
+                log.warning("Ray did not shut down in 20 s")
+
+
+def host_and_port(text: str) -> tuple[str, int] | None:
+    """
+    >>> host_and_port("10.0.0.5:6379"), host_and_port("head")
+    (('10.0.0.5', 6379), None)
+    """
+    host, colon, port = text.rpartition(":")
+    return (host, int(port)) if colon and port.isdecimal() else None
+
+
+def check_port(address: str) -> None:
+    """Ray tries for a minute and more to reach what is not there, and then may end the process."""
+    place = host_and_port(address.removeprefix("ray://"))
+    if place is None:
+        return  # "auto", or a name without a port: Ray knows
+    try:
+        socket.create_connection(place, timeout=10.0).close()
+    except OSError as error:
+        raise WorkersError(f"nothing answers at {address} ({error.strerror or error}): {HINT}") from None
+
+
+def within(seconds: float, call: Callable[[], Answer]) -> Answer:
+    """What a call gives; `TimeoutError` if that takes longer, and then it goes on in a thread of its own."""
+    results: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError
+    if errors:
+        raise errors[0]
+    return results[0]

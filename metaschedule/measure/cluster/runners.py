@@ -1,0 +1,131 @@
+"""The runners of a cluster as the driver sees them: which there are, which are free, which share programs.
+
+Two machines of one kind share the trials of a program only if a kernel of known length takes as long on
+both, else a candidate would win by being on the faster one. A runner that died or does not answer is not used
+again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...target import Target
+from ..workers import Node
+
+AGREEMENT = 0.03  # of their peaks, by which two runners may differ that share a program
+WAKE_UP = 0.5  # seconds
+WINDOW = 60.0  # seconds over which trials a minute are counted
+
+
+@dataclass(eq=False)
+class RemoteRunner:
+    """`heard` is when it last answered, `moved` when it last made progress."""
+
+    key: str  # of its node
+    actor: Any
+    node: Node
+    is_busy: bool = False
+    died: str = ""  # of what
+    heard: float = field(default_factory=time.monotonic)
+    moved: float = field(default_factory=time.monotonic)
+    progress: int = -1
+    status: dict[str, Any] = field(default_factory=dict)
+    history: list[tuple[float, int]] = field(default_factory=list)  # (when, trials)
+
+    def agrees(self, other: RemoteRunner) -> bool:
+        """Whether what was timed on one may be compared with what was on the other."""
+        if self is other:
+            return True
+        mine, theirs = self.node.peak or 0.0, other.node.peak or 0.0
+        same_kind = self.node.target.key == other.node.target.key
+        return same_kind and abs(mine - theirs) <= AGREEMENT * max(mine, theirs)
+
+    def hear(self, status: dict[str, Any]) -> None:
+        self.heard = time.monotonic()
+        if status["progress"] != self.progress or status["state"] in ("idle", "waiting"):
+            self.moved, self.progress = self.heard, status["progress"]
+        self.status = status
+        since = self.heard - WINDOW
+        self.history = [one for one in (*self.history, (self.heard, status["trials"])) if one[0] > since]
+
+    def snapshot(self) -> Node:
+        """What it is and does."""
+        (begin, before), *_, (end, after) = self.history * 2 or [(0.0, 0)] * 2
+        done, of = self.status.get("done", 0), self.status.get("of", 0)
+        state = self.died or self.status.get("state", "idle") + (f" {done}/{of}" if of > 1 else "")
+        trials = self.status.get("trials", 0)
+        return replace(
+            self.node,
+            state=state,
+            program=self.status.get("program", ""),
+            trials=trials,
+            rate=60 * (after - before) / (end - begin) if end > begin else 0.0,
+            disturbed=self.status.get("disturbed", 0) / max(1, trials),
+        )
+
+
+def can_run(target: Target, machine: Target) -> bool:
+    """Whether code for a target runs on a machine."""
+    have = set(machine.features)
+    return target.arch == machine.arch and all(f in have for f in target.features if f[0] == "+")
+
+
+class Runners:
+    """Given away to whoever runs a batch, and taken back."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.known: list[RemoteRunner] = []
+
+    @property
+    def alive(self) -> list[RemoteRunner]:
+        return [runner for runner in self.known if not runner.died]
+
+    def add(self, runner: RemoteRunner) -> None:
+        with self._changed:
+            self.known.append(runner)
+            self._changed.notify_all()
+
+    def bury(self, runner: RemoteRunner, why: str) -> None:
+        with self._changed:
+            runner.died = runner.died or why
+            self._changed.notify_all()
+
+    def fitting(self, target: Target, home: RemoteRunner | None) -> list[RemoteRunner]:
+        """Those that may run a program's candidates, with one that did so before; if that is dead, others
+        of its kind."""
+        able = [runner for runner in self.alive if can_run(target, runner.node.target)]
+        if home is None:
+            kinds = [runner.node.target.key for runner in able]
+            most = max(kinds, key=kinds.count, default="")
+            return [runner for runner in able if runner.node.target.key == most]
+        able = [runner for runner in able if runner.node.target.key == home.node.target.key]
+        return able if home.died else [runner for runner in able if runner.agrees(home)]
+
+    def acquire(
+        self, target: Target, home: RemoteRunner | None, most: int, wait: bool, check: Callable[[], None]
+    ) -> list[RemoteRunner]:
+        """Up to `most` free ones that may share a program; none if there are none and nobody is to wait.
+        `check` raises what should end the wait."""
+        with self._changed:
+            while True:
+                free = [runner for runner in self.fitting(target, home) if not runner.is_busy]
+                first = home if home and not home.died else next(iter(free), None)
+                taken = [runner for runner in free if first and runner.agrees(first)]
+                if taken or not wait:
+                    taken = taken[:most]
+                    for runner in taken:
+                        runner.is_busy, runner.moved = True, time.monotonic()
+                    return taken
+                self._changed.wait(WAKE_UP)
+                check()
+
+    def release(self, runners: Sequence[RemoteRunner]) -> None:
+        with self._changed:
+            for runner in runners:
+                runner.is_busy = False
+            self._changed.notify_all()

@@ -1,0 +1,334 @@
+"""`RayWorkers`: builders are tasks of a Ray cluster, runners are actors, one on each node with the resource.
+
+    ray start --head --resources '{"metaschedule_runner": 1}'
+
+Every wait has an end: Ray does not always say that somebody died, and never that somebody hangs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ... import __version__
+from ...target import Target, known
+from ..frames import Frame, pack
+from ..outcome import MeasureError, WorkersError, one_line
+from ..pool import Job
+from ..workers import Node
+from ..workload import Workload
+from . import gate
+from .connection import RUNNER, Connection
+
+log = logging.getLogger("metaschedule")
+NAMESPACE = "metaschedule"
+SHARE = 0.001  # of the resource, for each runner: several runs may have one on a node, which take turns
+HEARTBEAT = 2.0  # seconds
+LEASE = 60.0  # seconds after which a runner ends that has not heard of its driver
+PATIENCE = 30.0  # seconds without an answer, after which a runner hangs, or a node does not come back
+START = 120.0  # seconds for an actor or a task to begin: its process imports the package
+LOST_HEAD = 3  # heartbeats without a head
+CHUNK = 4  # requests in a task: starting one takes a millisecond of this process
+MOST_ATTEMPTS = 2
+
+
+class RayWorkers:
+    """`address` is "ray" (the cluster of RAY_ADDRESS, or else a Ray on this machine that ends with this) or
+    "ray://host:10001"."""
+
+    def __init__(self, address: str = "ray", *, patience: float = PATIENCE, lease: float = LEASE) -> None:
+        self.patience, self._lease = patience, lease
+        self._connection = Connection(address)
+        from . import batch, node  # they import Ray
+        from .runners import Runners
+
+        self.ray = self._connection.ray
+        self.runners = Runners()
+        self._open_runner = batch.RayRunner
+        self._node = node
+        self._build_task = self.ray.remote(num_cpus=1, max_retries=0)(node.build)
+        self._actor_class = self.ray.remote(
+            num_cpus=0, resources={RUNNER: SHARE}, max_restarts=0, max_task_retries=0,
+            concurrency_groups={"control": 2},
+        )(node.RunnerActor)  # fmt: skip
+        self._name, self._numbers = uuid.uuid4().hex[:8], itertools.count()
+        self._failure: WorkersError | None = None
+        self._is_closed = threading.Event()
+        self._tasks = threading.BoundedSemaphore(1)
+        self._refused: set[str] = set()  # nodes that could not be used, which the log has told
+        try:
+            self._tasks = threading.Semaphore(self._count_cores())
+            self._find_first_runners()
+        except BaseException:
+            self.close()
+            raise
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def __enter__(self) -> RayWorkers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def slots(self) -> int:
+        """While some are timed, as many others are built."""
+        return 2 * max(1, len(self.runners.alive))
+
+    def nodes(self) -> list[Node]:
+        return [runner.snapshot() for runner in list(self.runners.known)]
+
+    def resolve(self, target: Target | str) -> Target:
+        """The machine of the runners is "native", if they are of one kind; a kind has the name that LLVM has
+        for its CPU."""
+        kinds = {runner.node.target.key: runner.node.target for runner in self.runners.alive}
+        described = ", ".join(kind.cpu for kind in kinds.values())
+        if isinstance(target, str):
+            if len(kinds) > 1 and target.partition(",")[0].strip() == "native":
+                raise ValueError(
+                    f"the cluster has {len(kinds)} kinds of machines: {described}; ask for one by target=, "
+                    "or for several by a list"
+                )
+            names = {kind.cpu: (lambda kind=kind: kind) for kind in kinds.values()}
+            names["native"] = lambda: next(iter(kinds.values()))
+            target = known.find(target, known.KNOWN | names)
+        if not self.runners.fitting(target, None):
+            raise ValueError(
+                f"no runner can run code for {target.name}: the cluster has {described or 'none'}"
+            )
+        return target
+
+    def computing(self) -> AbstractContextManager[object]:
+        """A runner may be on this machine."""
+        return gate.computing()
+
+    def open(self, workload: Workload) -> Any:
+        return self._open_runner(self, workload, f"{self._name}.{next(self._numbers)}")
+
+    def put(self, frame: Frame) -> Any:
+        return self.ray.put(pack(*frame))
+
+    def close(self) -> None:
+        """End the runners, and Ray if it was started here."""
+        self._is_closed.set()
+        if self._failure is None:
+            for runner in self.runners.alive:
+                self.discard(runner, "closed")
+        self._connection.close()
+
+    # --- building ---
+
+    def build(self, jobs: Iterable[Job], memory: int) -> Iterator[tuple[Job, Frame]]:
+        """In tasks of some jobs each; as many tasks at a time as the cluster has cores, of all batches."""
+        todo = [(group, 1) for group in group_jobs(list(jobs), CHUNK)]
+        flying: dict[Any, tuple[list[Job], int, float]] = {}
+        try:
+            while todo or flying:
+                while todo and self._tasks.acquire(blocking=not flying, timeout=None if flying else 0.5):
+                    group, attempt = todo.pop()
+                    requests = [pack(job.header, job.payload) for job in group]
+                    seconds = [job.seconds for job in group]
+                    reference = self._build_task.remote(__version__, memory, seconds, requests)
+                    flying[reference] = group, attempt, time.monotonic() + START + 2 * sum(seconds)
+                self.check()
+                if not flying:
+                    continue
+                done, _ = self.ray.wait(list(flying), num_returns=1, timeout=1.0)
+                for reference in [*done, *(r for r in flying if time.monotonic() > flying[r][2])]:
+                    if reference not in flying:
+                        continue
+                    group, attempt, _ = flying.pop(reference)
+                    self._tasks.release()
+                    try:
+                        answers = [self._node.read(data) for data in self.ray.get(reference, timeout=1.0)]
+                    except Exception as error:
+                        self._give_up(reference, error)
+                        if attempt < MOST_ATTEMPTS:
+                            todo += [([job], attempt + 1) for job in group]
+                        else:
+                            detail = f"{attempt} builders died or hung, the last: {one_line(error)}"
+                            yield group[0], ({"kind": "crash", "detail": detail[:300]}, b"")
+                        continue
+                    for job, (header, code) in zip(group, answers, strict=True):
+                        if header["kind"] == self._node.REFUSED:
+                            raise WorkersError(header["detail"])
+                        yield job, (header, code)
+        finally:
+            for reference in flying:
+                self._tasks.release()
+                self._give_up(reference, None)
+
+    def _give_up(self, reference: Any, error: Exception | None) -> None:
+        if error is not None:
+            log.warning("a builder failed: %s", one_line(error))
+            if "ModuleNotFoundError" in str(error) or "ImportError" in str(error):
+                raise WorkersError(f"a node cannot import the package: {one_line(error)}; install it there")
+        try:
+            self.ray.cancel(reference, force=True)
+        except Exception as why:
+            log.info("a task could not be cancelled: %s", one_line(why))
+
+    def _count_cores(self) -> int:
+        count = int(self.ray.cluster_resources().get("CPU", 0))
+        if not count:
+            raise WorkersError("the cluster has no cores to build on: start a node with --num-cpus")
+        return count
+
+    # --- runners ---
+
+    def check(self, runner: Any = None) -> None:
+        """Raise what ends waiting: the cluster is gone, nobody wants the result any more, or no machine that
+        can run it came back."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closed.is_set() or (runner is not None and runner.is_closed):
+            raise WorkersError("closed")
+        if runner is not None and not self.runners.fitting(runner.target, runner.home):
+            since = max((r.heard for r in self.runners.known), default=0.0)
+            if time.monotonic() - since > self.patience:
+                kind = WorkersError if not self.runners.alive else MeasureError
+                raise kind(
+                    f"no runner is left for {runner.name} ({runner.target.name}): "
+                    + "; ".join(f"{r.node.name}: {r.died}" for r in self.runners.known if r.died)[:300]
+                )
+
+    def discard(self, runner: Any, why: str) -> None:
+        """Never use a runner again; its process ends, if it has not."""
+        self.runners.bury(runner, why)
+        if self._failure is None:
+            try:
+                self.ray.kill(runner.actor)
+            except Exception as error:
+                log.info("a runner could not be ended: %s", one_line(error))
+        if not self._is_closed.is_set():
+            log.warning("runner %s is given up: %s", runner.node.name, why)
+
+    def _find_first_runners(self) -> None:
+        deadline = time.monotonic() + START
+        names = self._runner_nodes()
+        if not names:
+            raise WorkersError(
+                "no node of the cluster times candidates: start some with "
+                f"ray start --address=HEAD:6379 --resources '{{\"{RUNNER}\": 1}}'"
+            )
+        self._add_runners(names, deadline)
+        if not self.runners.alive:
+            raise WorkersError("no runner answers; see the log, and `ray status`")
+
+    def _runner_nodes(self) -> dict[str, str]:
+        """Names of live nodes that may run candidates, by identity."""
+        found = [n for n in self.ray.nodes() if n["Alive"] and n["Resources"].get(RUNNER)]
+        return {n["NodeID"]: f"{n['NodeManagerHostname']}-{n['NodeID'][:4]}" for n in found}
+
+    def _add_runners(self, names: dict[str, str], deadline: float) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        from .runners import RemoteRunner
+
+        started: dict[Any, tuple[str, Any]] = {}
+        for key in names:
+            actor = self._actor_class.options(
+                name=f"runner-{self._name}-{key}", namespace=NAMESPACE,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False),
+            ).remote(self._lease)  # fmt: skip
+            started[actor.describe.remote()] = key, actor
+        while started and time.monotonic() < deadline and not self._is_closed.is_set():
+            done, _ = self.ray.wait(list(started), num_returns=1, timeout=1.0)
+            for reference in done:
+                key, actor = started.pop(reference)
+                try:
+                    about = self.ray.get(reference, timeout=10.0)
+                except Exception as error:
+                    self._refuse(key, f"runner {names[key]} does not start: {one_line(error)}")
+                    continue
+                if about["version"] != __version__:
+                    self.ray.kill(actor)
+                    raise WorkersError(
+                        f"node {names[key]} has metaschedule {about['version']}, and the driver has "
+                        f"{__version__}: install one of them on both"
+                    )
+                target = Target.from_json(about["target"])
+                self.runners.add(
+                    RemoteRunner(key, actor, Node(names[key], target, about["version"], about["peak"]))
+                )
+            if not done and not self._connection.is_head_alive():
+                raise WorkersError("the head of the cluster does not answer any more")
+        for key, actor in started.values():
+            self.ray.kill(actor)
+            self._refuse(key, f"runner {names[key]} does not answer in {START:g} s")
+
+    def _refuse(self, key: str, why: str) -> None:
+        self._refused.add(key)
+        log.warning("%s", why)
+
+    # --- what becomes of them ---
+
+    def _listen(self) -> None:
+        """Hear of the runners and let them hear of this process, until that ends."""
+        missed: Counter[str] = Counter()
+        asked: dict[Any, Any] = {}
+        looked = time.monotonic()
+        while not self._is_closed.wait(HEARTBEAT):
+            missed["head"] = 0 if self._connection.is_head_alive() else missed["head"] + 1
+            if missed["head"] >= LOST_HEAD:
+                self._fail(
+                    "the head of the Ray cluster does not answer any more: records are kept, run it again"
+                )
+                return
+            try:
+                waiting = set(asked.values())
+                for runner in self.runners.alive:
+                    if runner not in waiting:
+                        asked[runner.actor.status.remote()] = runner
+                done, _ = (
+                    self.ray.wait(list(asked), num_returns=len(asked), timeout=0.5) if asked else ([], [])
+                )
+                for reference in done:
+                    self._hear(asked.pop(reference), reference)
+                for runner in self.runners.alive:
+                    if time.monotonic() - runner.heard > self.patience:
+                        self.discard(runner, f"no answer for {self.patience:g} s")
+                asked = {r: runner for r, runner in asked.items() if not runner.died}
+                if time.monotonic() - looked > self.patience / 3:
+                    looked = time.monotonic()
+                    self._look_for_nodes()
+            except Exception as error:
+                if self._is_closed.is_set():
+                    return
+                log.info("Ray: %s", one_line(error))
+
+    def _hear(self, runner: Any, reference: Any) -> None:
+        try:
+            runner.hear(self.ray.get(reference, timeout=1.0))
+        except Exception as error:
+            if not self._is_closed.is_set() and self._connection.is_head_alive():
+                self.discard(runner, one_line(error))
+
+    def _look_for_nodes(self) -> None:
+        """Nodes that have come meanwhile."""
+        known = {runner.key for runner in self.runners.alive} | self._refused
+        if news := {key: name for key, name in self._runner_nodes().items() if key not in known}:
+            dead = {runner.key for runner in self.runners.known}
+            again = {key: name for key, name in news.items() if key not in dead}
+            if again:
+                self._add_runners(again, time.monotonic() + START)
+
+    def _fail(self, why: str) -> None:
+        self._failure = WorkersError(why)
+        for runner in self.runners.alive:
+            self.runners.bury(runner, why)
+
+
+def group_jobs(jobs: list[Job], most: int) -> list[list[Job]]:
+    """
+    >>> [len(group) for group in group_jobs([None] * 9, 4)]
+    [4, 4, 1]
+    """
+    return [jobs[n : n + most] for n in range(0, len(jobs), most)]
