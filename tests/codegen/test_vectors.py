@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metaschedule.ir import DTYPES, is_float, numpy_dtype
+from metaschedule.codegen import generate
+from metaschedule.ir import DTYPES, Program, is_float, numpy_dtype
+from metaschedule.target import resolve
 from tests.codegen.compiled import build, check, kernel, run
 
 # --- accesses -----------------------------------------------------------------------------------
@@ -347,3 +349,45 @@ def test_inner_product_in_vectors(dtype: str) -> None:
         S[0] = S[0] + L[v]
     """
     check(kernel(f"A:{dtype}[40], B:{dtype}[40] -> S:{dtype}[1]", body))
+
+
+# --- tails of narrow elements -------------------------------------------------------------------
+
+NARROWED = [("int32", "int16"), ("int32", "int8"), ("int64", "int32"), ("float32", "bfloat16")]
+NARROWED += [("int16", "uint8"), ("float32", "float16"), ("float64", "float32"), ("int64", "int8")]
+
+
+def narrowed(wide: str, narrow: str, lanes: int, n: int, limit: str) -> Program:
+    """Columns outermost: what is written beyond the end of a row is not written again."""
+    body = f"""
+    for j in range(2):
+        for i in range(5):
+            for v in T.vectorized({lanes}):
+                if j * {lanes} + v < {limit}:
+                    C[i, j * {lanes} + v] = T.cast(A[i, j * {lanes} + v], "{narrow}")
+    """
+    return kernel(f"A:{wide}[5, {n}], N:int64[1] -> C:{narrow}[5, {n}]", body)
+
+
+@pytest.mark.parametrize(("wide", "narrow"), NARROWED)
+@pytest.mark.parametrize("tail", [1, 2, 3])
+@pytest.mark.parametrize("limit", ["n", "N[0]", "T.min(N[0], n)"])
+@pytest.mark.parametrize("lanes", [4, 16])
+def test_a_tail_of_narrowed_elements_ends_where_it_should(
+    wide: str, narrow: str, tail: int, limit: str, lanes: int
+) -> None:
+    n = lanes + tail
+    program = narrowed(wide, narrow, lanes, n, limit.replace("n", str(n)).replace(f"mi{n}", "min"))
+    values = np.random.default_rng(0).integers(1, 100, (5, n)).astype(numpy_dtype(wide))
+    check(program, values, np.array([n]))
+
+
+def test_no_masked_store_of_a_single_lane_for_avx512() -> None:
+    """LLVM 22 would store more than the lane (`Memory.hidden`)."""
+    target = resolve("x86-64-v4")
+    known = generate(narrowed("int32", "int16", 16, 17, "17"), target).llvm
+    stores = [line for line in known.splitlines() if "call void @llvm.masked.store" in line]
+    assert not [line for line in stores if line.count("i1 true") == 1]
+    later = generate(narrowed("int32", "int16", 16, 17, "N[0]"), target).llvm
+    assert 'asm ""' in later
+    assert 'asm ""' not in generate(narrowed("int32", "int16", 16, 17, "N[0]"), resolve("x86-64-v3")).llvm

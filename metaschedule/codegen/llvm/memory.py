@@ -142,14 +142,35 @@ class Memory(Arithmetic):
 
     def masked_store(self, buffer: ir.Buffer, at: Affine, raw: str, mask: Value) -> None:
         """The active lanes of `raw` (a typed operand) to contiguous elements."""
+        memory, align = memory_type(buffer.dtype), BYTES[buffer.dtype]
         for first, lanes in self.pieces(buffer.dtype):
+            known = mask.known[first : first + lanes] if isinstance(mask.known, tuple) else None
+            if known is not None and sum(known) <= 1:
+                for n in [first + n for n, active in enumerate(known) if active]:
+                    element = self.f.emit(f"extractelement {raw}, i64 {n}")
+                    pointer = self.pointer(buffer, Affine(at.const + n, at.terms))
+                    self.f.effect(f"store {memory} {element}, ptr {pointer}, align {align}")
+                continue
             symbol = f"@llvm.masked.store.{memory_suffix(buffer.dtype, lanes)}.p0"
             self.declare(
                 f"void {symbol}({memory_type(buffer.dtype, lanes)}, ptr, i32 immarg, <{lanes} x i1>)"
             )
             pointer = self.pointer(buffer, Affine(at.const + first, at.terms, 1))
             part, active = self.part(raw, first, lanes), self.part(mask.typed, first, lanes)
-            self.f.effect(f"call void {symbol}({part}, ptr {pointer}, i32 {BYTES[buffer.dtype]}, {active})")
+            if self.hide_masks and mask.known is None and memory.startswith("i"):
+                active = self.hidden(active, lanes)
+            self.f.effect(f"call void {symbol}({part}, ptr {pointer}, i32 {align}, {active})")
+
+    def hidden(self, mask: str, lanes: int) -> str:
+        """A mask (a typed operand) of which LLVM cannot find out that one lane is active, say because a loop
+        is unrolled. LLVM 22 makes such a masked store of an integer that was cut off (int32 to int16, float32
+        to bfloat16) a store of the whole number with AVX-512, over the elements that follow."""
+        bits = max(8, lanes)
+        ones = self.f.emit(f'call i{bits} asm "", "=r,0"(i{bits} -1)')
+        if bits > lanes:
+            ones = self.f.emit(f"trunc i{bits} {ones} to i{lanes}")
+        ones = self.f.emit(f"bitcast i{lanes} {ones} to <{lanes} x i1>")
+        return f"<{lanes} x i1> {self.f.emit(f'and {mask}, {ones}')}"
 
     def scalar_load(self, buffer: ir.Buffer, at: Affine) -> Value:
         element = memory_type(buffer.dtype)

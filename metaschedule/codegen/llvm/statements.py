@@ -31,6 +31,7 @@ class StatementEmitter(ExpressionEmitter):
 
     def __init__(self, module: Module, function: Function, in_parallel: bool) -> None:
         super().__init__(function, module.target.vector_bytes, module.fma)
+        self.hide_masks = module.target.has("avx512f")
         self.module = module
         self.in_parallel = in_parallel
         self.unproved = module.lowered.unproved
