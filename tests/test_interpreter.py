@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from metaschedule import ir
 from metaschedule.interpreter import InterpreterError, interpret
-from metaschedule.interpreter.lanes import Nest, find_nest
+from metaschedule.interpreter.lanes import LaneNest, find_nest
 from metaschedule.interpreter.numeric import round_once
 from metaschedule.interpreter.walk import Walk
 from metaschedule.script import parse
@@ -52,17 +52,17 @@ def failure(program: ir.Program, *inputs: Any) -> str:
 def runs_in_lanes(program: ir.Program, *inputs: Any) -> bool:
     """Whether some nest of the program was done by lanes to the end."""
     done: list[bool] = []
-    original = Nest.run
+    original = LaneNest.run
 
-    def spy(self: Nest) -> bool:
+    def spy(self: LaneNest) -> bool:
         done.append(original(self))
         return done[-1]
 
-    Nest.run = spy
+    LaneNest.run = spy
     try:
         interpret(program, *inputs, lanes=True)
     finally:
-        Nest.run = original
+        LaneNest.run = original
     return any(done)
 
 

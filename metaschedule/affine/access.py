@@ -5,36 +5,47 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..ir import Block, Buffer, Expr, Region
+from .. import ir
 from .form import Iteration, iteration
 
 
 class Access(NamedTuple):
     """A region over the iterators of a block, which are bound to `iters`."""
 
-    block: Block
-    region: Region
+    block: ir.Block
+    region: ir.Region
     is_write: bool
     iters: Iteration
 
     @property
-    def buffer(self) -> Buffer:
+    def buffer(self) -> ir.Buffer:
         return self.region.buffer
 
     @property
-    def guards(self) -> tuple[Expr, ...]:
+    def guards(self) -> tuple[ir.Expr, ...]:
         """Where one of these does not hold, nothing is touched."""
         return self.block.predicate
 
 
 @lru_cache(maxsize=1024)  # records do not change, and every step asks about all below a loop
-def accesses_of(block: Block) -> tuple[Access, ...]:
+def accesses_of(block: ir.Block) -> tuple[Access, ...]:
     """What a block reads, then what it writes, as its signature says."""
     iters = iteration(block)
     reads = [Access(block, r, False, iters) for r in block.reads]
-    return (*reads, *[Access(block, r, True, iters) for r in block.writes])
+    return (*reads, *[Access(block, r, True, iters) for r in shared_regions(block.reads, block.writes)])
 
 
-def accessed(block: Block, region: Region, is_write: bool) -> Access:
+@lru_cache(maxsize=8192)
+def shared_regions(reads: tuple[ir.Region, ...], writes: tuple[ir.Region, ...]) -> tuple[ir.Region, ...]:
+    """What is written; as the very region that is read, where a reduction reads what it writes."""
+    return tuple([next((r for r in reads if is_same_region(r, w)), w) for w in writes])
+
+
+def is_same_region(a: ir.Region, b: ir.Region) -> bool:
+    pairs = [(x, y) for mine, theirs in zip(a.ranges, b.ranges) for x, y in zip(mine, theirs)]
+    return a.buffer is b.buffer and all(ir.same_expr(x, y) for x, y in pairs)
+
+
+def accessed(block: ir.Block, region: ir.Region, is_write: bool) -> Access:
     """An access of a block that need not be in its signature."""
     return Access(block, region, is_write, iteration(block))

@@ -63,33 +63,34 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
     """
     assert view.moving is not None
     columns: list[tuple[Placed, Placed]] = []
-    for mine, theirs in zip(a.region.ranges, b.region.ranges, strict=True):
-        f, g = placed(view, mine, a.iters), placed(view, theirs, b.iters)
+    settled: set[ir.Var] = set()
+    for mine, theirs in zip(reversed(a.region.ranges), reversed(b.region.ranges), strict=True):
+        f = placed(view, mine, a.iters)
+        g = f if a is b else placed(view, theirs, b.iters)
         if f is not g and f is not None and g is not None and f.moving != g.moving:
             # 16 * f0 + k, and f = 16 * f0 + f1: of the same variables when cut
             f, g = placed(view, mine, a.iters, cut=True), placed(view, theirs, b.iters, cut=True)
         if f is not None and g is not None and (f is g or f.fixed == g.fixed):
             columns.append((f, g))
-    settled: set[ir.Var] = set()
-    for _ in columns:  # what one dimension settles may help another
-        before = len(settled)
-        for f, g in columns:
-            if f is g or f.moving == g.moving:
-                settle(view, f.moving, max(f.high, g.high) - min(f.low, g.low), settled)
-        if len(settled) == before:
-            break
+            if settle(view, f, g, settled) and determines(view.s, settled, (view.moving,)):
+                return True  # mostly by the last dimension, or what is fused
+    while any(settle(view, f, g, settled) for f, g in columns):  # what one dimension settles helps another
         if determines(view.s, settled, (view.moving,)):
             return True
     return any(f is not g and is_disjoint(view, f, g) for f, g in columns)
 
 
-def settle(view: View, moving: dict[ir.Var, int], spread: int, settled: set[ir.Var]) -> None:
-    """Add the variables that must be equal where sums over them differ by at most `spread`."""
+def settle(view: View, f: Placed, g: Placed, settled: set[ir.Var]) -> bool:
+    """Add the variables that must be equal where two indices are; gives whether there are new ones."""
+    moving, before = f.moving, len(settled)
+    if not moving or (f is not g and moving != g.moving):
+        return False
+    spread = max(f.high, g.high) - min(f.low, g.low)
     if len(moving) == 1:
         ((var, factor),) = moving.items()
         if abs(factor) > spread:
             settled.add(var)
-        return
+        return len(settled) > before
     terms = sorted([(abs(c), v) for v, c in moving.items() if v not in settled], key=weight)
     reach: int | None = spread
     found: list[ir.Var] = []
@@ -101,6 +102,7 @@ def settle(view: View, moving: dict[ir.Var, int], spread: int, settled: set[ir.V
         extent = view.s.fixed_extent(var)
         reach = None if reach is None or extent is None else reach + factor * (extent - 1)
     settled.update(found)
+    return len(settled) > before
 
 
 def weight(term: tuple[int, ir.Var]) -> int:

@@ -4,6 +4,11 @@ i * 2 + 3 < 9              2 * i <= 5
 0 <= i and i < n           i >= 0;  i - n <= -1
 i // 4 == 2                1 * (i // 4) between 2 and 2
 i != 3, i < 3 or j < 3     nothing that is one sum: None
+
+`bound_of` is the same for those who cut tiles by it: a value that stops before a limit, or starts there.
+
+i0 * 6 + i1 < 128          i0 * 6 + i1 stops before 128
+2 - i <= 0                 i starts at 2
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..ir import Binary, Const, Expr, Var
-from .form import Form, form_of
+from .. import ir
+from ..arith import conjuncts
+from .form import Form, form_of, sum_of
 
 
 class Constraint(NamedTuple):
@@ -24,13 +30,13 @@ class Constraint(NamedTuple):
     low: float
     high: float
 
-    @property
-    def upper_limit(self) -> tuple[Var, int] | None:
-        """(x, c) if this says `x < c` of a variable and no more."""
-        if self.low != -math.inf or len(self.form.terms) != 1:
-            return None
-        ((x, factor),) = self.form.terms
-        return (x, int(self.high) + 1) if factor == 1 and type(x) is Var else None
+
+class Bound(NamedTuple):
+    """`value < limit` or, where it is the least that the value may be, `value >= limit`."""
+
+    value: ir.Expr
+    limit: int
+    is_least: bool
 
 
 BOUNDS: dict[str, tuple[float, float]] = {  # of a - b, where the comparison holds
@@ -43,18 +49,18 @@ BOUNDS: dict[str, tuple[float, float]] = {  # of a - b, where the comparison hol
 
 
 @lru_cache(maxsize=8192)
-def constraints_of(test: Expr) -> tuple[Constraint, ...] | None:
+def constraints_of(test: ir.Expr) -> tuple[Constraint, ...] | None:
     """What a condition says, as sums that must all lie between bounds; None if there is more to it."""
-    if isinstance(test, Const):
+    if isinstance(test, ir.Const):
         return (Constraint(Form((), 0), 0 if test.value else 1, math.inf),)
-    if not isinstance(test, Binary):
+    if not isinstance(test, ir.Binary):
         return None
     if test.op == "and":
         a, b = constraints_of(test.a), constraints_of(test.b)
         return None if a is None or b is None else a + b
     if test.op not in BOUNDS or test.a.dtype != "int64":
         return None
-    terms: dict[Expr, int] = {}
+    terms: dict[ir.Expr, int] = {}
     a, b = form_of(test.a), form_of(test.b)
     for form, sign in ((a, 1), (b, -1)):
         for x, c in form.terms:
@@ -65,16 +71,49 @@ def constraints_of(test: Expr) -> tuple[Constraint, ...] | None:
     return (Constraint(form, low - const, high - const),)
 
 
+@lru_cache(maxsize=8192)
+def bound_of(test: ir.Expr) -> Bound | None:
+    """What a comparison says of one value, if it bounds it from one side; None if it does not. A value is a
+    sum without a constant, as it is written if it is written so."""
+    found = constraints_of(test)
+    if not isinstance(test, ir.Binary) or found is None or len(found) != 1:
+        return None
+    form, low, high = found[0]
+    if not form.terms or (low == -math.inf) == (high == math.inf):
+        return None
+    if all(factor < 0 for _, factor in form.terms):
+        form, low, high = Form(tuple([(x, -factor) for x, factor in form.terms]), 0), -high, -low
+    written = form_of(test.a)
+    value = test.a if not written.const and dict(written.terms) == dict(form.terms) else sum_of(form)
+    return Bound(value, int(low), True) if high == math.inf else Bound(value, int(high) + 1, False)
+
+
 @lru_cache(maxsize=4096)
-def upper_limits(predicate: tuple[Expr, ...]) -> dict[Var, int]:
-    """What conditions say that single variables are less than, as the tests of splits that may not divide."""
-    found: dict[Var, int] = {}
-    for constraint in all_constraints(predicate):
-        if limit := constraint.upper_limit:
-            found.setdefault(*limit)
+def upper_limits(predicate: tuple[ir.Expr, ...]) -> dict[ir.Var, int]:
+    """What conditions say that single variables, none of which is ever negative, are less than: i < 6 of i,
+    and 2 * i + 3 * j < 8 that i < 4 and j < 3."""
+    found: dict[ir.Var, int] = {}
+    for (terms, _), _, high in all_constraints(predicate):
+        if high == math.inf or any(type(x) is not ir.Var or factor < 0 for x, factor in terms):
+            continue
+        for x, factor in terms:
+            assert type(x) is ir.Var
+            limit = int(high) // factor + 1
+            found[x] = min(found.get(x, limit), limit)
     return found
 
 
-def all_constraints(tests: Iterable[Expr]) -> list[Constraint]:
+def remainders(condition: ir.Expr) -> list[tuple[ir.Expr, int, int]]:
+    """(e, n, r) of each conjunct `e % n == r`: what holds once in n times."""
+    found: list[tuple[ir.Expr, int, int]] = []
+    for (terms, _), low, high in all_constraints(conjuncts(condition)):
+        if low == high and len(terms) == 1:
+            ((e, factor),) = terms
+            if isinstance(e, ir.Binary) and e.op == "%" and factor == 1 and (size := ir.as_int(e.b) or 0) > 0:
+                found.append((e.a, size, int(low)))
+    return found
+
+
+def all_constraints(tests: Iterable[ir.Expr]) -> list[Constraint]:
     """What conditions say together, as far as it is sums between bounds."""
     return [c for test in tests for c in constraints_of(test) or ()]

@@ -29,13 +29,13 @@ def covers(view: View, write: Access, read: Access) -> bool:
     """Whether every element that `read` touches, while the loops outside of a view stand still, is one that
     `write` stores meanwhile. Boxes are compared first: what is stored for sure has all that may be read."""
     writer, reader = write.block, read.block
-    if not runs_surely(view, writer):
-        return False
     box = find_written(view, writer, [start for start, _ in write.region.ranges])
     if box is not None and box.holds(view, footprint(view, read), read.buffer.shape):
         known = [view.s.resolve(test) for test in reader.predicate] if box.guards else []
         if all(any(ir.same_expr(test, guard) for test in known) for guard in box.guards):
             return True
+    if box is None and not runs_surely(view, writer):
+        return False
     loops = [v for v in view.s.loops_around(writer.name) if v not in view.outside]
     return has_witnesses(view.s, still_variables(view, writer, reader), loops, write, read)
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir import Binary, Block, Expr, Var
-from .constraint import constraints_of
-from .form import variables
+from ..ir import Block, Expr, Var
+from .constraint import Constraint, constraints_of
+from .form import form_of, variables
 
 if TYPE_CHECKING:
     from .nest import Nest
@@ -67,9 +67,11 @@ def determines(s: Nest, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
     """Whether the values of all `wanted` variables follow from those of `known` ones: a number tells its
     digits, all digits of a fused loop the loop; what has one value follows from nothing."""
     definitions = s.definitions
-    waiting = list(known)
-    told = set(waiting)
+    told = set(known)
     missing = {v for v in wanted if v not in told and s.fixed_extent(v) != 1}
+    if not missing:
+        return True
+    waiting = list(told)
     parts: dict[Var, set[int]] = {}
     while missing and waiting:
         definition = definitions.get(waiting.pop())
@@ -150,14 +152,27 @@ def are_independent(s: Nest, roots: Iterable[Var]) -> bool:
 
 def is_definition_test(s: Nest, test: Expr) -> bool:
     """Whether a conjunct only says that a variable is below its extent."""
-    for constraint in constraints_of(test) or (None,):
-        limit = None if constraint is None else constraint.upper_limit
-        if limit is None:
-            return is_below_extent(s, test)
-        extent = s.fixed_extent(limit[0])
-        if extent is None or limit[1] < extent:
-            return False
-    return True
+    found = constraints_of(test)
+    return found is not None and all(is_definition_limit(s, constraint) for constraint in found)
+
+
+def is_definition_limit(s: Nest, constraint: Constraint) -> bool:
+    """Whether a constraint follows from a variable being below its extent: i < n + 2, and i - n < 3, do from
+    an extent of n + 2."""
+    (terms, _), low, high = constraint
+    if low != -math.inf:
+        return not terms and low <= 0
+    if len(terms) == 1:  # mostly
+        ((var, factor),) = terms
+        fixed = s.fixed_extent(var) if factor == 1 and type(var) is Var else None
+        return fixed is not None and high >= fixed - 1
+    for var, factor in terms:
+        extent = s.extents.get(var) if factor == 1 and type(var) is Var else None
+        if extent is not None:
+            limit = form_of(extent)
+            others = {x: -c for x, c in terms if x is not var}
+            return dict(limit.terms) == others and high >= limit.const - 1
+    return False
 
 
 def excludes_nothing(s: Nest, tests: Iterable[Expr], roots: Sequence[Var]) -> bool:
@@ -183,8 +198,3 @@ def divides(s: Nest, var: Var) -> bool:
         return False
     sizes = [s.fixed_extent(d) for d in known.digits]
     return None not in sizes and math.prod([n for n in sizes if n is not None]) <= extent
-
-
-def is_below_extent(s: Nest, test: Expr) -> bool:
-    """Whether a conjunct is `x < n` for an extent n that is no constant."""
-    return isinstance(test, Binary) and type(test.a) is Var and s.extents.get(test.a) is test.b

@@ -10,9 +10,10 @@ stays whole, as one term.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import ir
+from .interned import minus, plus, times
 
 
 class Form(NamedTuple):
@@ -62,6 +63,17 @@ def _collect(e: ir.Expr, factor: int, terms: dict[ir.Expr, int]) -> int:
     return 0
 
 
+def sum_of(form: Form) -> ir.Expr:
+    """The expression that a form is of, terms first."""
+    value: ir.Expr | None = None
+    for x, factor in form.terms:
+        if value is not None and factor < 0:
+            value = minus(value, times(x, -factor))
+        else:
+            value = plus(value, times(x, factor))
+    return plus(value, form.const) if form.const or value is None else value
+
+
 def variables(e: ir.Expr) -> tuple[ir.Var, ...]:
     """`free_vars`, worked out once per expression."""
     return (e,) if type(e) is ir.Var else _variables(e)
@@ -84,9 +96,11 @@ class Iteration(dict[ir.Var, ir.Expr]):
 
     __slots__ = ()
     __eq__ = object.__eq__
+    if TYPE_CHECKING:
 
-    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return id(self)
+        def __hash__(self) -> int: ...  # pyright: ignore[reportIncompatibleVariableOverride]
+    else:
+        __hash__ = object.__hash__
 
 
 NO_ITERATORS = Iteration()

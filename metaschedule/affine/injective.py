@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from ..ir import Const, Expr, Var, as_int
 from .alias import require_common_index
 from .instance import WIDE, Instance
+from .interned import number
 from .nest import NO_LOOPS
 from .system import System
 
@@ -52,6 +53,13 @@ def is_injective(
             return False
         answer = None if found is None else answer
     return answer
+
+
+def is_one_to_one(
+    indices: Sequence[Expr], extents: Mapping[Var, int | None], guards: Sequence[Expr] = ()
+) -> bool:
+    """Whether different points certainly have different indices: `is_injective` of single elements."""
+    return is_injective([(index, number(1)) for index in indices], extents, guards) is True
 
 
 def are_plain(ranges: Sequence[tuple[Expr, Expr]], extents: Mapping[Var, int | None]) -> bool:

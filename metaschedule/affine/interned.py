@@ -40,6 +40,12 @@ def times(e: ir.Expr, factor: int) -> ir.Expr:
 
 
 @lru_cache(maxsize=8192)
+def minus(e: ir.Expr, other: ir.Expr) -> ir.Expr:
+    """`e - other`, likewise."""
+    return ir.Binary("-", e, other, ir.INDEX)
+
+
+@lru_cache(maxsize=8192)
 def plus(e: ir.Expr | None, other: ir.Expr | int) -> ir.Expr:
     """`e + other`, likewise; `other` if there is no `e`."""
     if isinstance(other, int):

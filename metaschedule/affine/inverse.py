@@ -10,13 +10,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from .. import ir
-from ..arith import iteration_map, relax, simplify
+from ..arith import Domain, iteration_map, relax, simplify
 from .form import form_of
+from .interned import number
 from .view import Interval, View
 
 Solve = Callable[[Sequence[ir.Expr]], dict[ir.Var, ir.Expr]]
@@ -60,12 +63,52 @@ def find_inverse(iters: tuple[ir.Iter, ...], indices: tuple[ir.Expr, ...]) -> In
         return None
     mapped = iteration_map(indices, extents)
     if mapped is None or not mapped.injective:
-        return None
+        return solve_sums(extents, indices)
     return Inverse(
         list(mapped.ranges),
         mapped.surjective,
         lambda values: {v: simplify(x) for v, x in mapped.solve(values).items()},
     )
+
+
+def solve_sums(extents: Mapping[ir.Var, int], indices: Sequence[ir.Expr]) -> Inverse | None:
+    """The inverse of indices among which there are enough sums to solve for the variables one by one.
+
+    X[i + 2 * j, i - j]:  a - b = 3 * j, so j = (a - b) // 3, and i = (a + 2 * b) // 3, of some elements"""
+    domain = Domain(extents)
+    ranges: list[tuple[int, int]] = []
+    for index in indices:
+        low, high = domain.bounds(index)
+        if low is None or high is None:
+            return None
+        ranges.append((low, high))
+    wanted = [v for v, n in extents.items() if n != 1]
+    # One row for each sum: its factors, then which sums it is made of, then its constant.
+    rows: list[list[Fraction]] = []
+    sums = [n for n, e in enumerate(indices) if all(x in extents for x, _ in form_of(e).terms)]
+    for n in sums:
+        terms, const = form_of(indices[n])
+        own = [*[dict(terms).get(v, 0) for v in wanted], *[int(m == n) for m in sums], -const]
+        rows.append([Fraction(x) for x in own])
+    for at in range(len(wanted)):
+        pivot = next((row for row in rows[at:] if row[at]), None)
+        if pivot is None:
+            return None
+        rows.remove(pivot)
+        pivot = [x / pivot[at] for x in pivot]
+        rows = [[x - row[at] * p for x, p in zip(row, pivot, strict=True)] for row in rows]
+        rows.insert(at, pivot)
+
+    def solve(values: Sequence[ir.Expr]) -> dict[ir.Var, ir.Expr]:
+        found: dict[ir.Var, ir.Expr] = {v: ir.Const(0, ir.INDEX) for v in extents}
+        for var, row in zip(wanted, rows):
+            divisor = math.lcm(*[x.denominator for x in row])
+            *factors, const = [int(x * divisor) for x in row[len(wanted) :]]
+            total = sum([values[n] * c for n, c in zip(sums, factors, strict=True) if c], number(const))
+            found[var] = simplify(total // divisor)
+        return found
+
+    return Inverse(ranges, False, solve)
 
 
 def shifted_variable(index: ir.Expr) -> tuple[ir.Var | None, int] | None:

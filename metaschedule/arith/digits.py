@@ -1,7 +1,7 @@
 """Loops rewritten until what is bound to them is a sum of digits.
 
-Read `Loops.__init__`: each round fuses or splits one group of variables, by a predicate or by a
-division; then `sums` reads the digits off. `iter_map.py` has the questions that this answers.
+Read `Loops.__init__`: each round fuses or splits one group of variables, by a division; then
+`sums` reads the digits off. `iter_map.py` has the questions that this answers.
 
 Refuses (`sums` gives None): products of variables, loads, quotients of sums that skip or repeat
 values, divisors of one variable that do not divide each other.
@@ -16,15 +16,13 @@ from itertools import pairwise
 
 from .. import ir
 from .canonical import canonical
-from .comparison import always, tightened
 from .division import floordiv
 from .domain import Domain
 from .express import express
-from .polynomial import ONE, Atom, Composite, Poly, atoms, scale
-from .prove import consequences
+from .polynomial import ONE, Atom, Composite, Poly, atoms
 from .simplify import simplify
 
-ROUNDS = 16  # each round removes a variable or a predicate, so that few are needed
+ROUNDS = 16  # each round removes a variable, so that few are needed
 
 
 @dataclass(eq=False)
@@ -47,14 +45,11 @@ class IterSum:
 class Loops:
     """Bindings over loop variables, rewritten until each divided variable stands alone."""
 
-    def __init__(
-        self, bindings: Sequence[ir.Expr], extents: Mapping[ir.Var, int], predicate: Sequence[ir.Expr]
-    ) -> None:
+    def __init__(self, bindings: Sequence[ir.Expr], extents: Mapping[ir.Var, int]) -> None:
         self.extents = dict(extents)
         self.original = tuple(extents)
         self.meaning: dict[ir.Var, ir.Expr] = {}  # new variable -> what it counts, in loops
         self.replaced: list[dict[ir.Var, ir.Expr]] = []  # old variables -> expressions of newer ones
-        self.predicate = list(predicate)
         self.digits: dict[ir.Var, list[Digit]] = {}
         self.dependent: set[Digit] = set()  # digits of which not every combination occurs
         self.offsets: dict[ir.Var, int] = {}  # added to a variable before it is cut into digits
@@ -62,13 +57,11 @@ class Loops:
         self.exprs = list(bindings)
         self.update()
         for _ in range(ROUNDS):
-            if self.empty or not (self.use_predicate() or self.use_division()):
+            if self.empty or not self.use_division():
                 break
 
     def replace(self, values: dict[ir.Var, ir.Expr], new: dict[ir.Var, int]) -> None:
         self.exprs = [ir.substitute(self.tidy(e), values) for e in self.exprs]
-        predicate = [simplify(c, self.domain) for c in self.predicate]
-        self.predicate = [ir.substitute(c, values) for c in predicate]
         for var in values:
             del self.extents[var]
         self.extents.update(new)
@@ -90,35 +83,6 @@ class Loops:
     def in_loops(self, e: ir.Expr) -> ir.Expr:
         """An expression of our variables in terms of the loops."""
         return simplify(ir.substitute(e, self.meaning))
-
-    # --- predicates ---
-
-    def use_predicate(self) -> bool:
-        """Turns one conjunct that bounds a loop, or a sum that counts, into an extent."""
-        for at, condition in enumerate(self.predicate):
-            polys, others = consequences(condition, self.domain)
-            if others or len(polys) > 1:
-                parts = conjuncts(condition)
-                if len(parts) > 1:
-                    self.predicate[at : at + 1] = parts
-                    return True
-                continue
-            p = tightened(polys[0]) if polys else {}
-            if always(">=", p, self.domain):
-                del self.predicate[at]
-                return True
-            if always("<", p, self.domain):
-                self.empty = True
-                return True
-            limit = p.get(ONE, 0) + 1
-            parts = counter(scale(p, -1), self.extents)
-            if parts is not None:
-                del self.predicate[at]
-                self.fuse(parts, limit)
-                return True
-            if self.prepare_all(p, inside=True):  # a predicate on pieces of a loop
-                return True
-        return False
 
     # --- divisions ---
 
@@ -173,10 +137,9 @@ class Loops:
         self.split(var, q.args[1])
         return True
 
-    def fuse(self, parts: dict[ir.Var, int], limit: int | None = None) -> None:
-        """Replaces variables by one that counts their sum, whose first `limit` values occur."""
+    def fuse(self, parts: dict[ir.Var, int]) -> None:
+        """Replaces variables by one that counts their sum."""
         size = math.prod([self.extents[v] for v in parts])
-        size = size if limit is None else min(limit, size)
         fused = ir.Var("fused")
         total: ir.Expr = ir.as_expr(0)
         values: dict[ir.Var, ir.Expr] = {}

@@ -2,10 +2,8 @@
 
 Read `iteration_map` and `IterationMap` first. Loop variables are rewritten until every binding
 is a sum of *digits*, scale * ((source // lower) % extent): loops that are divided as a sum
-(fused, then split) are replaced by one variable that counts that sum, and so are loops that a
-predicate bounds as a sum (a split that does not divide). Digits of one source that cover all its
-divisors are independent, so questions of injectivity become questions of positional number
-systems.
+(fused, then split) are replaced by one variable that counts that sum. Digits of one source that
+cover all its divisors are independent, so that values tell the loops as numbers tell their digits.
 
 Refuses (None): products of variables, loads, quotients of sums that skip or repeat values,
 divisors of one loop that do not divide each other. Answers of an `IterationMap` are True only if
@@ -30,7 +28,7 @@ class IterationMap:
     """Bindings as sums of digits of the loops.
 
     `ranges` are first and last value of each binding, a box that all values lie in. `injective`:
-    distinct loop points (that satisfy the predicate) certainly give distinct binding tuples.
+    distinct loop points certainly give distinct binding tuples.
     `surjective`: every point of the box is certainly reached.
     """
 
@@ -65,21 +63,17 @@ class IterationMap:
         return self.loops.solve(known)
 
 
-def iteration_map(
-    bindings: Sequence[Expr], extents: Mapping[Var, int], predicate: Sequence[Expr] = ()
-) -> IterationMap | None:
-    """How `bindings` map the points of the loops `extents` at which `predicate` holds.
+def iteration_map(bindings: Sequence[Expr], extents: Mapping[Var, int]) -> IterationMap | None:
+    """How `bindings` map the points of the loops `extents`.
 
     >>> i, j = Var("i"), Var("j")
     >>> iteration_map([i * 4 + j], {i: 8, j: 4}).bijective
     True
     >>> iteration_map([i * 3 + j], {i: 8, j: 4}).injective
     False
-    >>> iteration_map([i * 3 + j], {i: 8, j: 4}, [j < 3]).bijective
-    True
     """
     try:
-        loops = Loops(bindings, extents, predicate)
+        loops = Loops(bindings, extents)
     except TooLarge:
         return None
     if loops.empty:
@@ -94,7 +88,7 @@ def iteration_map(
     injective = order is not None
     # As many points as the box has: a map into it that never repeats reaches all.
     box = math.prod([last - first + 1 for first, last in ranges])
-    full = injective and not loops.predicate and box == math.prod(loops.extents.values())
+    full = injective and box == math.prod(loops.extents.values())
     return IterationMap(tuple(sums), ranges, injective, full, loops, tuple(order or ()))
 
 

@@ -22,14 +22,14 @@ class Touched(NamedTuple):
     writes: bool
 
 
-class Place(NamedTuple):
+class BlockPlace(NamedTuple):
     """Where in the block we are."""
 
     domain: Domain
     loops: dict[ir.Var, ir.Expr]  # inside the block, outermost first
     values: Mapping[ir.Var, ir.Expr]  # of the iteration variables of nested blocks
 
-    def given(self, condition: ir.Expr, truth: bool = True) -> Place:
+    def given(self, condition: ir.Expr, truth: bool = True) -> BlockPlace:
         """Where a condition is known. One that loads may be overtaken by a store: not used."""
         if loads(condition):
             return self
@@ -45,7 +45,7 @@ def block_signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Re
     domain = Domain({it.var: it.extent for it in block.iters if not loads(it.extent)})
     domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
     collector = Collector(domain, {it.var for it in block.iters})
-    accesses = collector.block(block, Place(domain, {}, {}), closed=True)
+    accesses = collector.block(block, BlockPlace(domain, {}, {}), closed=True)
     reads: dict[ir.Buffer, list[ir.Region]] = {}
     writes: dict[ir.Buffer, list[ir.Region]] = {}
     for region, is_write in accesses:
@@ -68,7 +68,7 @@ class Collector:
         self.inner: set[ir.Buffer] = set()  # buffers allocated in the block
         self.unknown: set[ir.Var] = set()  # stand for extents that are loaded
 
-    def block(self, block: ir.Block, place: Place, closed: bool) -> list[Touched]:
+    def block(self, block: ir.Block, place: BlockPlace, closed: bool) -> list[Touched]:
         """The accesses of a block. `closed`: one run of what we look at has all its reduction."""
         self.inner.update(block.allocs)
         found = self.body(block.init, place) + self.body(block.body, place)
@@ -87,10 +87,10 @@ class Collector:
             or not contains(own[access.region.buffer], access.region, place.domain)
         ]
 
-    def body(self, body: ir.Body, place: Place) -> list[Touched]:
+    def body(self, body: ir.Body, place: BlockPlace) -> list[Touched]:
         return [access for s in body for access in self.stmt(s, place)]
 
-    def stmt(self, s: ir.Stmt, place: Place) -> list[Touched]:
+    def stmt(self, s: ir.Stmt, place: BlockPlace) -> list[Touched]:
         if isinstance(s, ir.Store):
             return self.exprs((*s.indices, s.value), place) + [self.access(s, place, True)]
         if isinstance(s, ir.TupleStore):
@@ -109,15 +109,15 @@ class Collector:
             return self.nested(s, place)
         raise TypeError(f"unknown statement {type(s).__name__}")
 
-    def entered(self, loop: ir.For, place: Place) -> Place:
+    def entered(self, loop: ir.For, place: BlockPlace) -> BlockPlace:
         extent = ir.substitute(loop.extent, place.values)
         if loads(extent):
             extent = ir.Var("unknown")
             self.unknown.add(extent)
         domain = place.domain.with_loop(loop.var, extent)
-        return Place(domain, {**place.loops, loop.var: extent}, place.values)
+        return BlockPlace(domain, {**place.loops, loop.var: extent}, place.values)
 
-    def nested(self, block: ir.Block, place: Place) -> list[Touched]:
+    def nested(self, block: ir.Block, place: BlockPlace) -> list[Touched]:
         found = self.exprs((*block.bindings, *block.predicate), place)
         for condition in block.predicate:
             place = place.given(condition)
@@ -132,10 +132,10 @@ class Collector:
         place = place._replace(values={**place.values, **bound})
         return found + self.block(block, place, closed)
 
-    def exprs(self, items: tuple[ir.Expr, ...], place: Place) -> list[Touched]:
+    def exprs(self, items: tuple[ir.Expr, ...], place: BlockPlace) -> list[Touched]:
         return [access for e in items for access in self.expr(e, place)]
 
-    def expr(self, e: ir.Expr, place: Place) -> list[Touched]:
+    def expr(self, e: ir.Expr, place: BlockPlace) -> list[Touched]:
         """The loads in an expression, in order of evaluation."""
         if not loads(e):
             return []
@@ -150,7 +150,7 @@ class Collector:
             found.append(self.access(e, place, False))
         return found
 
-    def access(self, at: ir.Load | ir.Store, place: Place, is_write: bool) -> Touched:
+    def access(self, at: ir.Load | ir.Store, place: BlockPlace, is_write: bool) -> Touched:
         indices = [ir.substitute(index, place.values) for index in at.indices]
         region = access_region(at.buffer, indices, place.loops, place.domain)
         ranges: list[tuple[ir.Expr, ir.Expr]] = []

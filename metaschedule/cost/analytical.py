@@ -14,7 +14,7 @@ from ..ir import Program
 from ..schedule import Schedule
 from ..target import Target
 from .table import PARALLEL, Table
-from .tile import ISSUE, LOOP, Tiles
+from .tile import ISSUE, LOOP, TileCosts
 from .traffic import traffic_of
 
 CYCLE = 1 / 3.2e9  # seconds
@@ -52,7 +52,7 @@ class Estimate:
     """Seconds per store of a table, and the figures that they come from."""
 
     def __init__(self, t: Table, target: Target) -> None:
-        self.tiles = Tiles(t, target)
+        self.tiles = TileCosts(t, target)
         self.missing, self.traffic = traffic_of(t, target)
         position = np.arange(t.extent.shape[1])
         # A loop is counted for the first store inside it.

@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from ..codegen.lower.model import TILE_KINDS
-from .nest import Guard, Nest
+from .nest import NestedStore, StoreGuard
 
 
 class GuardEffect(NamedTuple):
@@ -26,12 +26,12 @@ class GuardEffect(NamedTuple):
     lane_tests: int
 
 
-def effect_of_guards(nest: Nest) -> GuardEffect:
+def effect_of_guards(nest: NestedStore) -> GuardEffect:
     kinds = {loop.var: loop.kind for loop in nest.loops}
     unrolled = {loop.var: loop.extent for loop in nest.loops if loop.kind == "unrolled"}
     innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE_KINDS), None)
-    of_tiles: list[tuple[Guard, int, int, int]] = []  # with the limit, from whichever side
-    of_loops: list[Guard] = []
+    of_tiles: list[tuple[StoreGuard, int, int, int]] = []  # with the limit, from whichever side
+    of_loops: list[StoreGuard] = []
     executed, tests, lane_tests = nest.executed, 0, 0
     for guard in nest.guards:
         reach = width = 1

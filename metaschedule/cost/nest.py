@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 from .. import ir
+from ..affine.constraint import bound_of, remainders
 from ..arith import conjuncts
 from ..codegen.lower.lanes import REDUCTIONS
 from ..codegen.lower.model import kept_loops, resolve_kind, share_copies, spend_copies
 from ..codegen.lower.predicate_padding import predicate_padding
 from ..ir.annotations import SKIP_ZEROS, UNROLL
-from ..ir.dtypes import INDEX
 from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
 from .arithmetic import computed
@@ -46,7 +46,7 @@ class ElementAccess:
 
 
 @dataclass(slots=True)
-class Guard:
+class StoreGuard:
     """`form < limit` around a store, or `form >= limit` (`below`)."""
 
     form: Movement
@@ -55,18 +55,18 @@ class Guard:
 
 
 @dataclass(slots=True, eq=False)
-class Nest:
+class NestedStore:
     """One store: loops outermost first, accesses with the written one first, operations by KINDS."""
 
     loops: list[Loop]
     accesses: list[ElementAccess]
     operations: tuple[float, ...]
-    guards: list[Guard]
+    guards: list[StoreGuard]
     conditions: list[set[ir.Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
     executed: float  # the share of instances that these let through, as far as it shows
 
 
-def nests(program: ir.Program | Schedule) -> list[Nest]:
+def nests(program: ir.Program | Schedule) -> list[NestedStore]:
     """The stores of a program that may run, in order.
 
     >>> from metaschedule import workloads
@@ -81,7 +81,7 @@ def nests(program: ir.Program | Schedule) -> list[Nest]:
     return walk.found
 
 
-def share_loops(found: list[Nest], params: set[ir.Buffer]) -> None:
+def share_loops(found: list[NestedStore], params: set[ir.Buffer]) -> None:
     """Fill in `shared` of every access."""
     common: dict[ir.Buffer, list[Loop]] = {}
     for nest in found:
@@ -109,9 +109,9 @@ def common_prefix(a: list[Loop], b: list[Loop]) -> int:
 @dataclass(slots=True)
 class _Walk:
     state: State
-    found: list[Nest] = field(default_factory=list)
+    found: list[NestedStore] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
+    guards: list[StoreGuard] = field(default_factory=list)
     conditions: list[set[ir.Var]] = field(default_factory=list)
     executed: float = 1.0
     forms: Movements = field(init=False)
@@ -124,6 +124,8 @@ class _Walk:
     def inside(self, body: ir.Body, key: Key | None) -> int | None:
         """What is below a statement: in the flat tree where it has children there."""
         below = () if key is None else self.state.children[key]
+        if len(below) == 1 and not body:  # mostly, and what is shared with nothing is all there is
+            return self.stmt(self.state.nodes[below[0]], below[0])
         asked = [self.stmt(self.state.nodes[child], child) for child in below]
         return share_copies(asked + [self.stmt(s, None) for s in body])
 
@@ -156,12 +158,16 @@ class _Walk:
             return None  # nothing in it runs
         if extent == 1:
             return self.inside(s.body, key)
-        loop = Loop(s.var, extent, resolve_kind(s.kind, known, [x.kind for x in self.loops]))
+        loop = Loop(s.var, extent, s.kind)
+        if s.kind != "serial":
+            loop.kind = resolve_kind(s.kind, known, [x.kind for x in self.loops])
         self.loops.append(loop)
-        copies = spend_copies(self.inside(s.body, key), loop.kind, known)
+        copies = self.inside(s.body, key)
         self.loops.pop()
-        if copies is not None and s.kind == "serial":
-            loop.kind = "unrolled"
+        if copies is not None:
+            copies = spend_copies(copies, loop.kind, known)
+            if copies is not None and s.kind == "serial":
+                loop.kind = "unrolled"
         return copies
 
     def block(self, s: ir.Block, key: Key | None) -> None:
@@ -189,8 +195,8 @@ class _Walk:
     def guarded(self, conditions: tuple[ir.Expr, ...], body: ir.Body, key: Key | None) -> None:
         guards, others, executed = len(self.guards), len(self.conditions), self.executed
         for cond in itertools.chain.from_iterable(map(conjuncts, conditions)):
-            if is_bound(cond) and (limit := ir.as_int(cond.b)) is not None:
-                guard = Guard(self.forms.of(cond.a), limit, cond.op == ">=")
+            if (bound := bound_of(cond)) is not None:
+                guard = StoreGuard(self.forms.of(bound.value), bound.limit, bound.is_least)
                 if guard not in self.guards:  # tiles of tiles repeat some
                     self.guards.append(guard)
             else:
@@ -226,18 +232,11 @@ class _Walk:
             elif same is written:
                 written.updates = True
         guards, conditions = list(self.guards), list(self.conditions)
-        self.found.append(Nest(list(self.loops), accesses, operations, guards, conditions, self.executed))
-
-
-def is_bound(cond: ir.Expr) -> TypeGuard[ir.Binary]:
-    """Whether a condition compares an index: `i0 * 6 + i1 < 128`."""
-    return isinstance(cond, ir.Binary) and cond.op in ("<", ">=") and cond.a.dtype == INDEX
+        self.found.append(
+            NestedStore(list(self.loops), accesses, operations, guards, conditions, self.executed)
+        )
 
 
 def share(cond: ir.Expr) -> float:
     """How often a condition holds: less than always only where a remainder shows it."""
-    if not isinstance(cond, ir.Binary):
-        return 1.0
-    if cond.op == "==" and isinstance(cond.a, ir.Binary) and cond.a.op == "%":
-        return 1 / (ir.as_int(cond.a.b) or 1)
-    return 1.0
+    return 1 / math.prod([size for _, size, _ in remainders(cond)])

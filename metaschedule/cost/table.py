@@ -19,7 +19,7 @@ from ..ir.dtypes import DTYPES
 from ..schedule import Schedule
 from .arithmetic import KINDS
 from .guards import GuardEffect, effect_of_guards
-from .nest import Loop, Nest, common_prefix, nests
+from .nest import Loop, NestedStore, common_prefix, nests
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = range(4)
 ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
@@ -27,12 +27,12 @@ KIND = {"parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED}
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class StoreRow:
     """A nest with its loops cut into digits. `entries` are (access, dimension, loop, coefficient), the last
     dimension and the innermost loop being -1; `shared` counts the outer loops that the store before has, too.
     """
 
-    nest: Nest
+    nest: NestedStore
     extents: list[int]
     kinds: list[int]
     fused: list[bool]  # a digit of a loop that has several
@@ -42,8 +42,8 @@ class Row:
     guards: GuardEffect
 
 
-def rows_of(found: list[Nest]) -> list[Row]:
-    rows: list[Row] = []
+def rows_of(found: list[NestedStore]) -> list[StoreRow]:
+    rows: list[StoreRow] = []
     before: list[Loop] = []
     for nest in found:
         shared = common_prefix(before, nest.loops)
@@ -75,12 +75,12 @@ def rows_of(found: list[Nest]) -> list[Row]:
         starts.append(total)
         private = [starts[access.shared] for access in nest.accesses]
         rows.append(
-            Row(nest, extents, kinds, fused, starts[shared], private, entries, effect_of_guards(nest))
+            StoreRow(nest, extents, kinds, fused, starts[shared], private, entries, effect_of_guards(nest))
         )
     return rows
 
 
-def cuts_of(nest: Nest) -> dict[Var, list[int]]:
+def cuts_of(nest: NestedStore) -> dict[Var, list[int]]:
     """Of the loops of which indices use digits, where these begin: 1, ..., extent."""
     extents = {loop.var: loop.extent for loop in nest.loops}
     cuts: dict[Var, set[int]] = {}
@@ -96,7 +96,7 @@ class Table:
     """Stores of a batch of programs; `owner[s]` is the number of the program that store `s` belongs to."""
 
     def __init__(self, programs: Sequence[Program | Schedule]) -> None:
-        rows: list[Row] = []
+        rows: list[StoreRow] = []
         owner: list[int] = []
         for number, program in enumerate(programs):
             found = rows_of(nests(program))

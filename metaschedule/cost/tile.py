@@ -39,7 +39,7 @@ ROUNDING = 4.0  # exponent of the norm that joins the limits
 INSTRUCTIONS = {EXTREME: 3.0, DIVIDE: 8.0, FUNCTION: 1.0, COMPARE: 1.0, SELECT: 1.0, CAST: 1.0}
 
 
-class Tiles:
+class TileCosts:
     """The tiles of a table's stores: arrays over the stores, some also over accesses (the written one first)
     and loops. Times are `cycles` per execution of a tile, of which there are `trips`."""
 

@@ -74,7 +74,7 @@ def require(mask: Mask, condition: Any) -> None:
 # --- which nests qualify --------------------------------------------------------------------------
 
 
-def find_nest(loop: ir.For, scalar: Walk) -> Nest | None:
+def find_nest(loop: ir.For, scalar: Walk) -> LaneNest | None:
     """The nest that starts at `loop`, if it can run in lanes."""
     loops = [loop]
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], ir.For):
@@ -99,7 +99,7 @@ def find_nest(loop: ir.For, scalar: Walk) -> Nest | None:
     used = {v for indices in stores.values() for index in indices for v in ir.free_vars(index)}
     lanes = [f for f in loops if f.var in used]
     steps = [f for f in loops if f.var not in used]
-    return Nest(scalar, lanes, steps, body, stores) if lanes else None
+    return LaneNest(scalar, lanes, steps, body, stores) if lanes else None
 
 
 def expanded(
@@ -204,7 +204,7 @@ def flat_address(buffer: ir.Buffer, indices: Iterable[Any]) -> tuple[Any, Any]:
     return at if np.all(valid) else np.where(valid, at, 0), valid
 
 
-class Nest:
+class LaneNest:
     """A qualifying nest: `run()` does it, or says that it did nothing."""
 
     def __init__(
@@ -438,20 +438,20 @@ class Nest:
         return lambda mask: require(mask, cond(mask))
 
 
-EXPRESSIONS: dict[type, Callable[[Nest, Any], Eval]] = {
-    ir.Var: Nest.var,
-    ir.Const: Nest.const,
-    ir.Unary: Nest.unary,
-    ir.Binary: Nest.binary,
-    ir.Select: Nest.select,
-    ir.Cast: Nest.cast,
-    ir.Call: Nest.call,
-    ir.Load: Nest.load,
+EXPRESSIONS: dict[type, Callable[[LaneNest, Any], Eval]] = {
+    ir.Var: LaneNest.var,
+    ir.Const: LaneNest.const,
+    ir.Unary: LaneNest.unary,
+    ir.Binary: LaneNest.binary,
+    ir.Select: LaneNest.select,
+    ir.Cast: LaneNest.cast,
+    ir.Call: LaneNest.call,
+    ir.Load: LaneNest.load,
 }
-STATEMENTS: dict[type, Callable[[Nest, Any], Run]] = {
-    ir.Block: Nest.block,
-    ir.Store: Nest.store,
-    ir.TupleStore: Nest.tuple_store,
-    ir.If: Nest.branch,
-    ir.Assert: Nest.check,
+STATEMENTS: dict[type, Callable[[LaneNest, Any], Run]] = {
+    ir.Block: LaneNest.block,
+    ir.Store: LaneNest.store,
+    ir.TupleStore: LaneNest.tuple_store,
+    ir.If: LaneNest.branch,
+    ir.Assert: LaneNest.check,
 }

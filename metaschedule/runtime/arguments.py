@@ -1,7 +1,7 @@
 """What was passed to an executable: read it without copying, or say exactly why not.
 
 The native caller handles the common case; everything else comes here. Each kind of array (NumPy,
-torch, anything with DLPack) is read into the same `Facts`, and one function compares those with
+torch, anything with DLPack) is read into the same `ArgumentFacts`, and one function compares those with
 what is expected, so that all kinds get the same errors.
 """
 
@@ -42,7 +42,7 @@ capsule_is_named: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes
 
 
 @dataclass(slots=True)
-class Facts:
+class ArgumentFacts:
     """An array as found. `keep` holds its memory while it is used."""
 
     address: int
@@ -75,8 +75,8 @@ class Label:
         return f"{self.role} {self.spec.name!r}{where}"
 
 
-def address_of(value: Any, label: Label) -> Facts:
-    """Facts about an argument that is as expected, or a TypeError or ValueError that names it."""
+def address_of(value: Any, label: Label) -> ArgumentFacts:
+    """ArgumentFacts about an argument that is as expected, or a TypeError or ValueError that names it."""
     spec = label.spec
     facts = read(value, label)
     if facts.dtype != spec.dtype:
@@ -98,7 +98,7 @@ def address_of(value: Any, label: Label) -> Facts:
     return facts
 
 
-def check_overlap(facts: Sequence[Facts], labels: Sequence[Label]) -> None:
+def check_overlap(facts: Sequence[ArgumentFacts], labels: Sequence[Label]) -> None:
     """Kernels assume that an output shares no memory with any other argument."""
     ends = [label.spec.span for label in labels]
     spans = [(f.address + low, f.address + high) for f, (low, high) in zip(facts, ends)]
@@ -115,7 +115,7 @@ def check_overlap(facts: Sequence[Facts], labels: Sequence[Label]) -> None:
                 )
 
 
-def meet(a: Facts, b: Facts) -> bool:
+def meet(a: ArgumentFacts, b: ArgumentFacts) -> bool:
     """Whether two arrays whose memory begins before the other's ends have an element in common: neighbouring
     columns of one matrix have not."""
     if a.strides is None and b.strides is None:
@@ -127,7 +127,7 @@ def meet(a: Facts, b: Facts) -> bool:
         return True
 
 
-def check_strides(facts: Facts, label: Label, value: Any) -> None:
+def check_strides(facts: ArgumentFacts, label: Label, value: Any) -> None:
     """That elements are as far apart as a kernel expects; a kernel for any other layout is another."""
     spec, size = label.spec, numpy_dtype(label.spec.dtype).itemsize
     if facts.strides is None and spec.strides is None:
@@ -153,7 +153,7 @@ def check_strides(facts: Facts, label: Label, value: Any) -> None:
     )
 
 
-def read(value: Any, label: Label) -> Facts:
+def read(value: Any, label: Label) -> ArgumentFacts:
     if isinstance(value, np.ndarray):
         return read_numpy(value, label)
     if is_tensor(value):
@@ -167,7 +167,7 @@ def read(value: Any, label: Label) -> Facts:
     )
 
 
-def read_numpy(array: np.ndarray, label: Label) -> Facts:
+def read_numpy(array: np.ndarray, label: Label) -> ArgumentFacts:
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{label}: expected an array without a mask, got a masked array; pass x.filled()")
     try:
@@ -176,7 +176,7 @@ def read_numpy(array: np.ndarray, label: Label) -> Facts:
         dtype = str(array.dtype)
     address, readonly = array.__array_interface__["data"]
     strides = None if array.flags.c_contiguous else array.strides
-    return Facts(address, array.shape, dtype, strides, readonly, array)
+    return ArgumentFacts(address, array.shape, dtype, strides, readonly, array)
 
 
 def is_tensor(value: Any) -> bool:
@@ -185,7 +185,7 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and getattr(torch, "Tensor", None) in type(value).__mro__
 
 
-def read_torch(tensor: Any, label: Label) -> Facts:
+def read_torch(tensor: Any, label: Label) -> ArgumentFacts:
     torch: Any = sys.modules["torch"]
     if tensor.device.type != "cpu":
         raise wrong_device(label, str(tensor.device))
@@ -203,7 +203,7 @@ def read_torch(tensor: Any, label: Label) -> Facts:
         raise TypeError(f"{label}: expected a tensor with memory, got {type(tensor).__name__}") from error
     size = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple([n * size for n in tensor.stride()])
-    return Facts(address, tuple(tensor.shape), dtype, strides, False, tensor)
+    return ArgumentFacts(address, tuple(tensor.shape), dtype, strides, False, tensor)
 
 
 class VersionedHead(ctypes.Structure):
@@ -218,7 +218,7 @@ class VersionedHead(ctypes.Structure):
     ]
 
 
-def read_dlpack(value: Any, label: Label) -> Facts:
+def read_dlpack(value: Any, label: Label) -> ArgumentFacts:
     device_type, device_id = value.__dlpack_device__()
     if int(device_type) not in CPU_DEVICES:
         raise wrong_device(
@@ -249,7 +249,7 @@ def read_dlpack(value: Any, label: Label) -> Facts:
     size = (tensor.dtype >> 8 & 0xFF) // 8
     strides = tuple([n * size for n in tensor.strides[:ndim]]) if ndim and tensor.strides else None
     # The capsule, not taken over, frees the tensor when it goes.
-    return Facts(
+    return ArgumentFacts(
         (tensor.data or 0) + tensor.byte_offset,
         shape,
         dlpack_dtype(tensor),

@@ -25,7 +25,7 @@ from metaschedule.validation import Positive, Within, checked, convert, converte
 from metaschedule.validation import Threads as ThreadCount
 
 from . import pages, storage
-from .arguments import Facts, Label, address_of, check_overlap, is_tensor
+from .arguments import ArgumentFacts, Label, address_of, check_overlap, is_tensor
 from .compile import assembly, compile_object, optimized_llvm
 from .export import export_library
 from .kernel import ArgSpec, Kernel
@@ -184,7 +184,7 @@ class Executable:
         if outcome:
             raise self.kernel.failed(*outcome)
 
-    def _read(self, inputs: Any, outputs: Any) -> list[Facts]:
+    def _read(self, inputs: Any, outputs: Any) -> list[ArgumentFacts]:
         """The memory of checked call arguments."""
         labels = [Label("input", spec, i) for i, spec in enumerate(self._inputs)]
         first = len(labels)

@@ -13,6 +13,7 @@ from ..validation import Randomness, checked, random_numbers
 from ..verifier import check_depth
 from .distribution import Decision, Distribution, as_decision
 from .library.steps import LibrarySteps
+from .primitive.annotate import AnnotationSteps
 from .primitive.base import BlockRV, ExprRV, Handle, LoopRV, Primitive
 from .primitive.blockize import BlockizeSteps
 from .primitive.cache import CacheSteps
@@ -36,6 +37,7 @@ class Schedule(
     SamplingSteps,
     LoopSteps,
     KindSteps,
+    AnnotationSteps,
     PartitionSteps,
     LocationSteps,
     InlineSteps,

@@ -64,6 +64,12 @@ class State:
         new.known_leaves = {}
         return new
 
+    def adopt(self, fork: State) -> None:
+        """Become what a fork of this state has become."""
+        self.nodes, self.children, self.parent = fork.nodes, fork.children, fork.parent
+        self.definitions, self.extents = fork.definitions, fork.extents
+        self.known_leaves = fork.known_leaves
+
     # --- from and to programs ---
 
     def put(self, parent: Key, body: ir.Body) -> None:

@@ -81,8 +81,9 @@ def vector_iterator(block: ir.Block) -> ir.Var | None:
     store = only_store(block)
     if store is None:
         return None
+    sizes = {it.var: n for it in block.iters if (n := extent(it)) is not None}
     for it in reversed(block.iters):
-        if it.kind == "spatial" and extent(it) not in (None, 1) and stride(store, it.var) == 1:
+        if it.kind == "spatial" and sizes.get(it.var, 1) != 1 and stride(store, it.var, sizes) == 1:
             return it.var
     return None
 

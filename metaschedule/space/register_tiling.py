@@ -114,7 +114,7 @@ class Grouping:
 
 
 @dataclass
-class Nest:
+class TiledLoops:
     """The loops of a tiled block, from the outside in."""
 
     chunks: list[LoopRV]  # in parallel
@@ -208,7 +208,7 @@ def grouped_dimension(
 def split_loops(
     sch: Schedule, node: ir.Block, loops: list[LoopRV], along: ir.Var, target: Target, chunked: bool,
     grouping: Grouping | None = None,
-) -> Nest:  # fmt: skip
+) -> TiledLoops:  # fmt: skip
     """Cut the register tile out of the loops, then, if wanted, cut what is around it into chunks of tiles."""
     outside = dict(zip([it.var for it in node.iters], loops))
     steps: list[LoopRV] = []
@@ -243,4 +243,4 @@ def split_loops(
     if chunked:
         chunks += groups  # of the same rows, one after the other
     reductions += sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
-    return Nest(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1], steps)
+    return TiledLoops(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1], steps)

@@ -8,13 +8,12 @@ one phase meet the same zeros, so whole reduction loops are skipped and no tile 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .. import ir
+from ..affine.constraint import remainders
 from ..affine.form import uses
 from ..affine.stride import coefficient
-from ..arith import conjuncts
 from ..ir.annotations import SKIP_ZEROS
 from ..schedule import BlockRV, Schedule
 from ..target import Target
@@ -66,27 +65,13 @@ def zero_strides(node: ir.Block, padding: ir.Block, load: ir.Load) -> dict[ir.Va
     assert store is not None
     assert isinstance(store.value, ir.Select)
     found: dict[ir.Var, int] = {}
-    for remainder, size in remainders(store.value.cond):
+    for remainder, size, rest in remainders(store.value.cond):
         for index, at in zip(store.indices, load.indices):
-            if isinstance(index, ir.Var) and uses(remainder, index):
+            if rest == 0 and isinstance(index, ir.Var) and uses(remainder, index):
                 for it in node.iters:
                     if it.kind == "spatial" and coefficient(at, it.var) == 1:
                         found[it.var] = size
     return found
-
-
-def remainders(cond: ir.Expr) -> Iterator[tuple[ir.Expr, int]]:
-    """The conjuncts `e % s == 0` of a condition."""
-    for test in conjuncts(cond):
-        if (
-            isinstance(test, ir.Binary)
-            and test.op == "=="
-            and isinstance(test.a, ir.Binary)
-            and test.a.op == "%"
-        ):
-            size, rest = ir.as_int(test.a.b), ir.as_int(test.b)
-            if size and rest == 0:
-                yield test.a.a, size
 
 
 def in_phases(iters: list[ir.Var], phases: dict[ir.Var, int]) -> tuple[str, ...]:

@@ -25,12 +25,13 @@ V2 = V1 + " cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3"
 V3 = V2 + " avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave"
 V4 = V3 + " avx512bw avx512cd avx512dq avx512f avx512vl"
 NEON = "fp-armv8 neon"
-# RISC-V with vectors. Code is of fixed length, so a vector length must be assumed: 128 bits, the
-# least the V extension allows; "riscv64,vector_bytes=32" assumes 256.
+# Vectors whose length is the machine's own: code is of a fixed length, so one must be assumed. 128 bits is
+# the least that RISC-V's V and Arm's SVE allow; "riscv64,vlen=256" and "aarch64,sve=256" assume more.
 RVV = "64bit a c d f m v zicsr zvl128b"
 LINUX = "unknown-linux-gnu"
 VARIABLE = "METASCHEDULE_TARGET"
 OPTIONS = ("cores", "vector_bytes", "vector_registers", "l1", "l2", "l3", "line")
+VECTOR_BITS = {"vlen": "riscv64", "sve": "aarch64"}  # options that give the assumed length in bits
 
 
 def named(
@@ -73,7 +74,7 @@ KNOWN: dict[str, Callable[[], Target]] = {
 def resolve(target: str | Target = "native") -> Target:
     """A target from a name with options, or from a target (which is returned as it is).
 
-    >>> resolve("x86-64-v4").vector_bytes, resolve("riscv64,vector_bytes=32").lanes("float32")
+    >>> resolve("x86-64-v4").vector_bytes, resolve("riscv64,vlen=256").lanes("float32")
     (64, 8)
     >>> resolve("native,cores=1").cores
     1
@@ -104,23 +105,36 @@ def with_options(target: Target, options: list[str]) -> Target:
         if option in signed:
             continue
         key, equals, text = (part.strip() for part in option.partition("="))
-        if not equals or key not in OPTIONS:
-            known = ", ".join(f"{o}=N" for o in OPTIONS)
+        if not equals or key not in (*OPTIONS, *VECTOR_BITS):
+            known = ", ".join(f"{o}=N" for o in (*OPTIONS, *VECTOR_BITS))
             raise ValueError(f"unknown target option {option!r}; known are {known}, +FEATURE, -FEATURE")
         if not text.isdecimal() or int(text) < 1:
             raise ValueError(f"target option {key!r} must be a positive integer, got {text!r}")
-        changes[key] = int(text)
+        if key in VECTOR_BITS:
+            target = with_vector_bits(target, key, int(text))
+        else:
+            changes[key] = int(text)
     width = changes.get("vector_bytes", target.vector_bytes)
     if width & (width - 1):
         raise ValueError(f"target option 'vector_bytes' must be a power of two, got {width}")
     if width > target.vector_bytes:
         if target.arch != "riscv64":
+            more = ": sve=N gives the bits of SVE" if target.arch == "aarch64" else ""
             raise ValueError(
-                f"target {target.name!r} has vectors of {target.vector_bytes} bytes, not {width}"
+                f"target {target.name!r} has vectors of {target.vector_bytes} bytes, not {width}{more}"
             )
-        longer = (*target.features, f"+zvl{8 * width}b")
-        return replace(target, features=longer, **changes)
+        target = with_vector_bits(target, "vlen", 8 * width)
     return replace(target, **changes)
+
+
+def with_vector_bits(target: Target, option: str, bits: int) -> Target:
+    """A target whose vectors of no fixed length are assumed to have so many bits, or more."""
+    if target.arch != VECTOR_BITS[option]:
+        raise ValueError(f"target option {option!r} is for {VECTOR_BITS[option]}, not {target.arch}")
+    if bits & (bits - 1) or not 128 <= bits <= 2048:
+        raise ValueError(f"target option {option!r} must be a power of two from 128 to 2048, got {bits}")
+    target = replace(target, vector_bytes=bits // 8)
+    return with_feature(target, "+sve" if option == "sve" else f"+zvl{bits}b")
 
 
 def with_feature(target: Target, signed: str) -> Target:

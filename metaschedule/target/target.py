@@ -75,6 +75,11 @@ class Target:
         """Whether the machine has a feature, by LLVM's name: `target.has("avx512f")`."""
         return f"+{feature}" in self.features
 
+    @property
+    def vector_scale(self) -> int | None:
+        """How many 128 bits an SVE register has at the least, if code is to use more of it than NEON does."""
+        return self.vector_bytes // 16 if self.has("sve") and self.vector_bytes > 16 else None
+
     def lanes(self, dtype: str) -> int:
         """How many elements of a dtype a vector register holds.
 

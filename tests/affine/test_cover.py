@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import sys
 from collections import Counter
@@ -51,6 +52,11 @@ def is_in(s: State, x: Interval, index: int, fixed: Mapping[ir.Var, int]) -> boo
     return start <= index < start + x.extent
 
 
+def count_box(points: set[Element]) -> int:
+    """The size of the least box around some points."""
+    return math.prod([max(column) - min(column) + 1 for column in zip(*points, strict=True)]) if points else 0
+
+
 def check_footprints(s: State, rng: random.Random, counts: Counts) -> None:
     """Boxes at a random place around each access, for a random iteration of the loops outside."""
     for name in ("first", "second"):
@@ -62,20 +68,20 @@ def check_footprints(s: State, rng: random.Random, counts: Counts) -> None:
             key: Key = loops[depth - 1] if depth else ROOT
             fixed = {v: rng.randrange(s.fixed_extent(v) or 1) for v in loops[:depth]}
             view, truth = View(s, key), touched(s, access, fixed)
-            box = footprint(view, access)
+            box, most = footprint(view, access), [count_box(truth)]
             for element in truth:
                 assert all(is_in(s, x, n, fixed) for x, n in zip(box, element, strict=True)), (
                     f"{box} {s.program}"
                 )
-            least = 1
-            for column in zip(*truth, strict=True):
-                least *= max(column) - min(column) + 1
+            for _ in range(6):  # a tile at the end may be smaller; the box has one size for all of them
+                other = {v: rng.randrange(s.fixed_extent(v) or 1) for v in loops[:depth]}
+                most.append(count_box(touched(s, access, other)))
             counts["footprint", "asked"] += 1
             counts["footprint", "true"] += 1
             size = 1
             for x, n in zip(box, access.buffer.shape, strict=True):
                 size *= min(x.extent, n)
-            counts["footprint", "proved"] += size <= least or not truth
+            counts["footprint", "proved"] += size <= max(most) or not max(most)
             check_written(s, view, access, truth, fixed, counts)
 
 
@@ -155,8 +161,8 @@ def survey(count: int, seed: int) -> Counts:
 @pytest.mark.parametrize("seed", range(3))
 def test_footprints_and_inverses_are_sound(seed: int) -> None:
     found = survey(2000 if LONG["long"] else 60, seed)
-    assert found["inverse", "proved"] >= 0.8 * found["inverse", "true"]
-    assert found["footprint", "proved"] >= 0.8 * found["footprint", "true"]
+    assert found["inverse", "proved"] >= 0.9 * found["inverse", "true"]
+    assert found["footprint", "proved"] >= 0.9 * found["footprint", "true"]
 
 
 if __name__ == "__main__":

@@ -69,4 +69,5 @@ def test_what_is_no_conjunction_of_sums_is_no_constraint() -> None:
 def test_upper_limits_are_those_of_single_variables() -> None:
     i, j, k = VARIABLES
     found = upper_limits((i + 1 < 8, j * 2 < 9, ir.binary("and", k < 5, j >= 0)))
-    assert found == {i: 7, k: 5}
+    assert found == {i: 7, j: 5, k: 5}
+    assert upper_limits((i * 2 + j * 3 < 8, j < 9, k - i < 2)) == {i: 4, j: 3}

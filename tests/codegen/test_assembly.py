@@ -218,7 +218,16 @@ def test_vectors_of_other_machines(body: str, target: str) -> None:
         assert re.search(r"vfma(cc|dd)\.v[vf]", text)
 
 
-@pytest.mark.parametrize("target", ["aarch64", "riscv64"])
+@pytest.mark.parametrize(
+    ("target", "pattern"),
+    [("aarch64,sve=256", r"fml?a\w*\s+z\d+\.s"), ("riscv64,vlen=256", r"vsetivli\s+zero, 8, e32, m1")],
+)
+def test_vectors_of_assumed_length(target: str, pattern: str) -> None:
+    """8 float32 in one register of 256 bits."""
+    assert re.search(pattern, text_for(matmul(LOCAL_MATMUL, 8), target))
+
+
+@pytest.mark.parametrize("target", ["aarch64", "aarch64,sve=256", "riscv64"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "bool", "float64"])
 def test_every_dtype_elsewhere(dtype: str, target: str) -> None:
     program = kernel(f"A:{dtype}[37], I:int64[37] -> C:{dtype}[37], D[37]", """

@@ -8,7 +8,7 @@ import pytest
 import metaschedule as ms
 from metaschedule.cost import Analytical, CostModel, Learned, Random, rank_correlation
 from metaschedule.cost.table import Table
-from metaschedule.cost.tile import Tiles
+from metaschedule.cost.tile import TileCosts
 from metaschedule.target import resolve
 
 from .contract import CostModelContract, matmul
@@ -101,14 +101,14 @@ def depthwise(X: T.Tensor((18, 26, 32), "float32"), W: T.Tensor((3, 3, 32), "flo
 def test_neighbours_share_what_they_load() -> None:
     """Six columns of a window of three load eight vectors, not eighteen, if these fit in registers."""
     table = Table([windows(6, 8), windows(6, 16)])
-    shared, alone = Tiles(table, TARGET).loads[[1, 4]]
+    shared, alone = TileCosts(table, TARGET).loads[[1, 4]]
     assert (round(shared), round(alone)) == (8 + 3, 2 * (18 + 3))
 
 
 def test_a_chain_ends_where_its_accumulators_do() -> None:
     """Short reductions of neighbouring tiles overlap."""
     table = Table([windows(1, 8, short=True), windows(1, 8)])
-    short, longer = Tiles(table, TARGET).chain[[1, 4]]
+    short, longer = TileCosts(table, TARGET).chain[[1, 4]]
     assert short < longer <= 3 * 4
 
 

@@ -17,7 +17,7 @@ import metaschedule as ms
 from metaschedule import ScheduleError
 from metaschedule.ir import Block, Program, as_int
 from metaschedule.schedule import Schedule
-from metaschedule.schedule.analysis.dependence import loop_carried_dependence
+from metaschedule.schedule.primitive.kinds import loop_carried_dependence
 from tests.schedule.checks import check
 
 

@@ -34,9 +34,12 @@ MACHINES = {  # 16, 32, 64 and more bytes, 16 and 32 registers, 1 to 64 cores, s
     "x86-64-v4,cores=4": "vectors longer than rows",
     "x86-64-v4,cores=1,vector_bytes=32,l1=49152,l2=2097152": "half of the vector, all registers",
     "aarch64,cores=8": "short vectors, many registers",
+    "aarch64,cores=4,sve=256": "vectors of a length that is assumed",
     "riscv64,cores=4,l3=262144": "no third cache to speak of",
-    "riscv64,cores=2,vector_bytes=128": "very long vectors",
+    "riscv64,cores=2,vlen=1024": "very long vectors",
 }
+WIDTHS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "aarch64,sve=256", "aarch64,sve=512",
+          "riscv64,vlen=128", "riscv64,vlen=256", "riscv64,vlen=512")  # fmt: skip
 GLANCE = ("DEP", "GRP", "SFM")
 CASES = [(name, config) for name, configs in SMALL.items() for config in configs]
 TINY = {  # that the interpreter is soon done with
@@ -79,6 +82,22 @@ def test_every_sketch_replays(machine: str) -> None:
         assert_nothing_refused(space, program)
         found = [draw(space, program, sketch, rng) for sketch in space.sketches(program)]
         assert any(is_buildable(space, sch) for sch in found), f"{name} {config} for {machine}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", WIDTHS)
+@pytest.mark.parametrize("name", ms.workloads.names())
+def test_every_vector_width(name: str, machine: str) -> None:
+    """All sketches of a workload, small and as the paper and networks have it: none is refused, each replays,
+    and what the checks of the space let through has code."""
+    space, rng, target = default(machine), random.Random(0), resolve(machine)
+    for config in [*SMALL[name], *map(dict, ms.workloads.configurations(name))]:
+        program = ms.workloads.create(name, **config)
+        assert_nothing_refused(space, program)
+        for sketch in space.sketches(program):
+            sch = draw(space, program, sketch, rng)
+            if is_buildable(space, sch):
+                assert generate(sch.program, target).llvm
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -62,6 +62,9 @@ def test_targets_are_data(name: str) -> None:
         ("aarch64", 16, 32),
         ("riscv64", 16, 32),
         ("riscv64,vector_bytes=32", 32, 32),
+        ("riscv64,vlen=512", 64, 32),
+        ("aarch64,sve=128", 16, 32),
+        ("aarch64,sve=256", 32, 32),
         ("x86-64-v4,vector_bytes=32", 32, 32),
     ],
 )
@@ -97,6 +100,10 @@ def test_options() -> None:
         ("native,cores=two", "'cores' must be a positive integer, got 'two'"),
         ("x86-64-v3,vector_bytes=64", "has vectors of 32 bytes, not 64"),
         ("riscv64,vector_bytes=24", "must be a power of two, got 24"),
+        ("riscv64,vlen=64", "'vlen' must be a power of two from 128 to 2048, got 64"),
+        ("aarch64,sve=384", "'sve' must be a power of two from 128 to 2048, got 384"),
+        ("aarch64,vlen=256", "'vlen' is for riscv64, not aarch64"),
+        ("aarch64,vector_bytes=32", "has vectors of 16 bytes, not 32: sve=N gives the bits of SVE"),
     ],
 )
 def test_mistakes_are_explained(text: str, message: str) -> None:

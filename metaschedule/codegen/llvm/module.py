@@ -167,6 +167,8 @@ class Module:
         # Without these LLVM may prefer half of the vector width the target was described with.
         bits = 8 * self.target.vector_bytes
         width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+        if scale := self.target.vector_scale:  # SVE registers for vectors longer than NEON's
+            width = f"vscale_range({scale},16) {width}"
         return f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline {width} }}"
 
     def parameters(self, buffers: list[ir.Buffer]) -> list[str]:

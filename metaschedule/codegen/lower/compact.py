@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 from ... import ir
-from ...arith import Domain, access_region, conjuncts, contains, iteration_map, relax, simplify, union
+from ...affine.constraint import bound_of
+from ...affine.injective import is_injective, is_one_to_one
+from ...arith import Domain, access_region, conjuncts, contains, relax, simplify, union
 from ...ir.annotations import STORAGE_ALIGN
 from .accesses import Use, accesses, common_loops
 from .model import kept_loops
@@ -192,10 +194,9 @@ def is_number(value: ir.Expr, digits: dict[ir.Var, int]) -> bool:
     """Whether `value` counts the iterations of some loops from 0, in whatever order."""
     if has_load(value) or set(ir.free_vars(value)) != set(digits):
         return False
-    found = iteration_map([value], digits)
     span = relax(value, dict(digits), Domain())
     counts = span is not None and ir.as_int(span[0]) == 0 and ir.as_int(span[1]) == math.prod(digits.values())
-    return counts and found is not None and found.injective
+    return counts and is_one_to_one([value], digits)
 
 
 class _Replace(ir.Rewriter):
@@ -208,12 +209,8 @@ class _Replace(ir.Rewriter):
 
 def guard_limits(a: Use) -> list[tuple[ir.Expr, int]]:
     """Guards of the form `value < limit`."""
-    return [
-        (c.a, limit)
-        for guard in a.guards
-        for c in conjuncts(guard)
-        if isinstance(c, ir.Binary) and c.op == "<" and (limit := ir.as_int(c.b)) is not None
-    ]
+    bounds = [bound_of(c) for guard in a.guards for c in conjuncts(guard)]
+    return [(b.value, b.limit) for b in bounds if b is not None and not b.is_least]
 
 
 def _domain(loops: tuple[ir.For, ...]) -> Domain:
@@ -233,24 +230,10 @@ def is_separate(buffer: ir.Buffer, uses: list[Use], box: ir.Region, loops: tuple
 
 
 def are_boxes_disjoint(box: ir.Region, loops: tuple[ir.For, ...]) -> bool:
-    """Whether different iterations have boxes that do not overlap: the pairs (iteration, position in
-    the box) map one to one to elements."""
+    """Whether different iterations have boxes that do not overlap."""
     extents = {f.var: n for f in loops if (n := f.fixed_extent) is not None}
-    if len(extents) != len(loops):
-        return False
-    bindings: list[ir.Expr] = []
-    for start, extent in box.ranges:
-        length = ir.as_int(extent)
-        if length is None:
-            return False
-        if length == 1:
-            bindings.append(start)
-        else:
-            within = ir.Var("w")
-            extents[within] = length
-            bindings.append(ir.binary("+", start, within))
-    found = iteration_map(bindings, extents)
-    return found is not None and found.injective
+    constant = len(extents) == len(loops) and all(ir.as_int(extent) is not None for _, extent in box.ranges)
+    return constant and is_injective(box.ranges, extents) is True
 
 
 def writes_first(uses: list[Use], depth: int) -> bool:
@@ -282,8 +265,7 @@ def is_dense(a: Use, depth: int) -> bool:
     used = {v for offset in clipped.offsets for v in ir.free_vars(offset)}
     extents = {v: n for v, n in clipped.extents.items() if v in used}
     volume = math.prod(ir.as_int(extent) or 0 for _, extent in clipped.box.ranges)
-    found = iteration_map(clipped.offsets, extents)
-    if found is None or not found.injective or math.prod(extents.values()) != volume:
+    if math.prod(extents.values()) != volume or not is_one_to_one(clipped.offsets, extents):
         return False
     # The guards that are left may only keep an index inside its buffer.
     return all(

@@ -31,7 +31,7 @@ class _Hoist(ir.Rewriter):
         if not isinstance(s, ir.For):
             return super().stmt(s)
         outer = find_invariant(s)
-        new = _Assume(outer).stmt(s) if outer else s
+        new = _AssumeConditions(outer).stmt(s) if outer else s
         assert isinstance(new, ir.For)
         if new.kind not in TILE_KINDS:
             new = ir.changed(new, body=self.body(new.body))
@@ -58,7 +58,7 @@ def find_invariant(s: ir.For) -> list[ir.Expr]:
     return found
 
 
-class _Assume(ir.Rewriter):
+class _AssumeConditions(ir.Rewriter):
     """Takes conditions for granted."""
 
     def __init__(self, known: list[ir.Expr]) -> None:

@@ -18,7 +18,9 @@ from __future__ import annotations
 import math
 
 from ... import ir
-from ...arith import Domain, iteration_map
+from ...affine.form import form_of
+from ...affine.injective import is_one_to_one
+from ...arith import Domain
 
 REDUCTIONS = ("+", "*", "min", "max")
 
@@ -114,39 +116,26 @@ def lanes_apart(
     own = [i for i in indices if all(v in extents for v in ir.free_vars(i))]  # the loops around stand still
     moved = {v: extents[v] for i in own for v in ir.free_vars(i)}
     known = {v: n for v, n in moved.items() if n is not None}
-    if loop.var in known and len(known) == len(moved):
-        mapped = iteration_map(own, known)
-        if mapped is not None and mapped.injective:
-            return True
+    if loop.var in known and len(known) == len(moved) and is_one_to_one(own, known):
+        return True
     used = {x for i in indices for x in ir.subexpressions(i) if isinstance(x, ir.Var)}
     for var, extent in domain.extents.items():
         extents.setdefault(var, extent if isinstance(extent, int) else ir.as_int(extent))
     known = {v: n for v, n in extents.items() if v in used and n is not None}
-    if len(known) < len(used):
-        return False
-    mapped = iteration_map(indices, known)
-    return mapped is not None and mapped.injective
+    return len(known) == len(used) and is_one_to_one(indices, known)
 
 
 def coefficients(
     e: ir.Expr, moving: dict[ir.Var, int | None], stored: set[object]
 ) -> dict[ir.Var, int] | None:
     """The factors of the moving variables in `e`, the rest of which stands still; None if not linear."""
-    if isinstance(e, ir.Var):
-        return {e: 1} if e in moving else {}
-    parts = list(ir.subexpressions(e))
-    if not any(x in moving or (type(x) is ir.Load and x.buffer in stored) for x in parts):
-        return {}
-    if isinstance(e, ir.Binary) and e.op in ("+", "-", "*"):
-        a, b = coefficients(e.a, moving, stored), coefficients(e.b, moving, stored)
-        if a is None or b is None:
+    found: dict[ir.Var, int] = {}
+    for x, factor in form_of(e).terms:
+        if type(x) is ir.Var:
+            found |= {x: factor} if x in moving else {}
+        elif any(y in moving or (type(y) is ir.Load and y.buffer in stored) for y in ir.subexpressions(x)):
             return None
-        if e.op == "*":
-            factor = ir.as_int(e.b) if a else ir.as_int(e.a)
-            return None if factor is None else {v: factor * c for v, c in (a or b).items()}
-        sign = 1 if e.op == "+" else -1
-        return {v: a.get(v, 0) + sign * b.get(v, 0) for v in (*a, *b)}
-    return None
+    return found
 
 
 def _is_independent(

@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ... import ir
+from ...affine.constraint import Bound, bound_of
 from ...arith import Domain, conjuncts, relax, simplify
 from ...ir.annotations import ONE_TAIL
 from .flatten import guarded
@@ -31,30 +32,32 @@ from .scope import has_load, inside
 
 
 @dataclass(eq=False)
-class Guard:
-    """A test `value < limit` or `value >= limit` on a tile, in which the value goes from `first` to
-    `first + width - 1`."""
+class TileGuard:
+    """A test of a tile, in which the value that it bounds goes from `first` to `first + width - 1`."""
 
-    test: ir.Binary
-    limit: int
+    bound: Bound
     first: ir.Expr  # over the loops outside of the tile
     width: int
     depth: int  # the loop (counted from outside) that decides it
 
-    def is_same(self, other: Guard) -> bool:
+    def is_same(self, other: TileGuard) -> bool:
         """Whether both hold in the same tiles."""
-        same_numbers = (self.test.op, self.limit, self.width) == (other.test.op, other.limit, other.width)
+        same_numbers = (*self.bound[1:], self.width) == (*other.bound[1:], other.width)
         return same_numbers and ir.same_expr(self.first, other.first)
+
+    @property
+    def limit(self) -> int:
+        return self.bound.limit
 
     @property
     def extremes(self) -> tuple[int, int]:
         """The start of a tile that is just full and of one that is just empty."""
         before, behind = self.limit - self.width, self.limit
-        return (before, behind) if self.test.op == "<" else (behind, before)
+        return (behind, before) if self.bound.is_least else (before, behind)
 
     @property
     def is_full(self) -> ir.Expr:
-        return ir.binary("<=" if self.test.op == "<" else ">=", self.first, ir.const(self.extremes[0]))
+        return ir.binary(">=" if self.bound.is_least else "<=", self.first, ir.const(self.extremes[0]))
 
 
 def version_loops(program: ir.Program) -> ir.Program:
@@ -70,7 +73,7 @@ class _Versions(ir.Rewriter):
         domain: Domain,
         loops: tuple[ir.For, ...],
         versions: int,
-        known: dict[tuple[ir.Expr, ...], Guard | None],
+        known: dict[tuple[ir.Expr, ...], TileGuard | None],
     ) -> None:
         self.domain, self.loops, self.versions, self.known = domain, loops, versions, known
 
@@ -90,7 +93,7 @@ class _Versions(ir.Rewriter):
     def version_body(self, body: ir.Body) -> ir.Body:
         """The body of the innermost of `loops`, in as many versions as it decides tails."""
         depth = len(self.loops) - 1
-        guards: list[Guard] = []
+        guards: list[TileGuard] = []
         for guard in self.find_guards(body, ()):
             if guard.depth == depth and not any(guard.is_same(g) for g in guards):
                 guards.append(guard)
@@ -98,26 +101,26 @@ class _Versions(ir.Rewriter):
             return self.separate_full_tiles(body, guards)
         return self.choose(body, guards, self.versions, self.domain)
 
-    def separate_full_tiles(self, body: ir.Body, guards: list[Guard]) -> ir.Body:
+    def separate_full_tiles(self, body: ir.Body, guards: list[TileGuard]) -> ir.Body:
         full = body
         for guard in guards:
-            full = _Assume(self, guard, guard.extremes[0]).body(full)
+            full = _AssumeStart(self, guard, guard.extremes[0]).body(full)
         cut = [guard for guard in guards if tail_starts(guard, self.domain) != []]
         if not cut:
             return self.body(full)
         return (ir.If(ir.all_of([guard.is_full for guard in cut]), self.body(full), self.body(body)),)
 
-    def choose(self, body: ir.Body, guards: list[Guard], versions: int, domain: Domain) -> ir.Body:
+    def choose(self, body: ir.Body, guards: list[TileGuard], versions: int, domain: Domain) -> ir.Body:
         """`domain` knows what has been chosen before."""
         if not guards:
             return _Versions(self.domain, self.loops, versions, self.known).body(body)
         guard, rest = guards[0], guards[1:]
         starts = tail_starts(guard, domain)
         full_start, empty_start = guard.extremes
-        full = _Assume(self, guard, full_start).body(body)
+        full = _AssumeStart(self, guard, full_start).body(body)
         if starts == []:
             return self.choose(full, rest, versions, domain)
-        cut = [body] if starts is None else [_Assume(self, guard, start).body(body) for start in starts]
+        cut = [body] if starts is None else [_AssumeStart(self, guard, start).body(body) for start in starts]
         count = 1 + sum(1 for version in cut if version)
         # What the whole tile passes or not may be but a small part of the body: no reason for two of all.
         if count > versions or (guard.width == 1 and count > 1):
@@ -132,9 +135,9 @@ class _Versions(ir.Rewriter):
             chosen = (ir.If(here, tail, chosen),) if n else tail
         return (ir.If(guard.is_full, self.choose(full, rest, versions, domain), chosen),)
 
-    def find_guards(self, body: ir.Body, tile: tuple[ir.For, ...]) -> list[Guard]:
+    def find_guards(self, body: ir.Body, tile: tuple[ir.For, ...]) -> list[TileGuard]:
         """The guards below, with the tile loops between here and them."""
-        found: list[Guard] = []
+        found: list[TileGuard] = []
         for s in body:
             if isinstance(s, ir.For):
                 found += self.within(s).find_guards(s.body, (*tile, s) if s.kind in TILE_KINDS else tile)
@@ -146,22 +149,20 @@ class _Versions(ir.Rewriter):
                 found += self.find_guards(s.then, tile) + self.find_guards(s.orelse, tile)
         return found
 
-    def as_guard(self, cond: ir.Expr, tile: tuple[ir.For, ...]) -> Guard | None:
+    def as_guard(self, cond: ir.Expr, tile: tuple[ir.For, ...]) -> TileGuard | None:
         """`cond` as a guard of the tile loops around it, if it is one."""
         key = (cond, *[f.var for f in tile])
         if key not in self.known:
             self.known[key] = self.derive_guard(cond, tile)
         return self.known[key]
 
-    def derive_guard(self, cond: ir.Expr, tile: tuple[ir.For, ...]) -> Guard | None:
-        if not isinstance(cond, ir.Binary) or cond.op not in ("<", ">=") or cond.a.dtype != "int64":
+    def derive_guard(self, cond: ir.Expr, tile: tuple[ir.For, ...]) -> TileGuard | None:
+        bound = bound_of(cond)
+        if bound is None or not tile or has_load(bound.value):
             return None
-        limit = ir.as_int(cond.b)
-        if limit is None or not tile or has_load(cond.a):
-            return None
-        used = ir.free_vars(cond.a)
+        used = ir.free_vars(bound.value)
         relaxed: dict[ir.Var, ir.Expr | int] = {f.var: f.extent for f in tile if _among(f.var, used)}
-        span = relax(cond.a, relaxed, self.domain)
+        span = relax(bound.value, relaxed, self.domain)
         width = ir.as_int(span[1]) if span else None
         if span is None or width is None:
             return None
@@ -170,10 +171,10 @@ class _Versions(ir.Rewriter):
         depths = [n for n, f in enumerate(self.loops) if _among(f.var, outer)]
         if not depths or len(depths) != len(outer):
             return None
-        return Guard(cond, limit, first, width, depths[-1])
+        return TileGuard(bound, first, width, depths[-1])
 
 
-def tail_starts(guard: Guard, domain: Domain) -> list[int] | None:
+def tail_starts(guard: TileGuard, domain: Domain) -> list[int] | None:
     """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
     many."""
     before, behind = guard.limit - guard.width, guard.limit
@@ -183,14 +184,15 @@ def tail_starts(guard: Guard, domain: Domain) -> list[int] | None:
     starts = domain.values(guard.first, first, last)
     if len(starts) > MOST_TAILS:
         return None
-    empty = (high is None or high >= behind) if guard.test.op == "<" else (low is None or low <= before)
+    least = guard.bound.is_least
+    empty = (low is None or low <= before) if least else (high is None or high >= behind)
     return [*starts, guard.extremes[1]] if empty else [*starts]
 
 
-class _Assume(ir.Rewriter):
+class _AssumeStart(ir.Rewriter):
     """Knows where the tile of a guard starts."""
 
-    def __init__(self, where: _Versions, guard: Guard, start: int) -> None:
+    def __init__(self, where: _Versions, guard: TileGuard, start: int) -> None:
         self.where, self.known, self.start = where, guard, start
         self.tile: tuple[ir.For, ...] = ()
 
@@ -218,8 +220,8 @@ class _Assume(ir.Rewriter):
             return cond
         if self.start in guard.extremes:
             return ir.const(self.start == guard.extremes[0], "bool")
-        within = ir.binary("-", guard.test.a, guard.first)
-        known = ir.binary(guard.test.op, within, ir.const(guard.limit - self.start))
+        within = ir.binary("-", guard.bound.value, guard.first)
+        known = ir.binary(">=" if guard.bound.is_least else "<", within, ir.const(guard.limit - self.start))
         return simplify(known, self.where.domain)
 
 

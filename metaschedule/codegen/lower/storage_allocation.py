@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ... import ir
-from ...arith import iteration_map
+from ...affine.injective import is_one_to_one
 from .accesses import Use, accesses, common_loops
 from .compact import are_boxes_disjoint, touched, writes_first
 
@@ -138,8 +138,7 @@ def are_elements_distinct(uses: list[Use], loop: ir.For) -> bool:
     extents = {f.var: n for f in first.loops if f.var in used and (n := f.fixed_extent) is not None}
     if loop.var not in used or len(extents) != len(used):
         return False
-    mapped = iteration_map(first.indices, extents)
-    return mapped is not None and mapped.injective
+    return is_one_to_one(first.indices, extents)
 
 
 def serialize_unsafe_parallel(program: ir.Program) -> ir.Program:

@@ -9,9 +9,9 @@ A loaded value may be any of its dtype. Arithmetic on it wraps round, which `ari
 goes through it with intervals that know:
 
 >>> index, i = ir.Buffer("I", (8,), "int64"), ir.Var("i")
->>> range_of(ir.minimum(ir.maximum(index[i], 0), 4) + 1, Facts())
+>>> range_of(ir.minimum(ir.maximum(index[i], 0), 4) + 1, Surroundings())
 (1, 5)
->>> range_of(index[i] + 1, Facts()) == ir.integer_limits("int64")
+>>> range_of(index[i] + 1, Surroundings()) == ir.integer_limits("int64")
 True
 """
 
@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ... import ir
-from ...arith import Domain, conjuncts
+from ...affine.constraint import BOUNDS
+from ...arith import Domain, conjuncts, negation
+from ...ir.expr import COMPARISONS
 from .scope import has_load
 
 Interval = tuple[int, int]
 Access = ir.Load | ir.Store
-NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 
 class Unproved:
@@ -58,29 +58,29 @@ class Unproved:
 
 
 def is_inside(access: Access, axis: int) -> bool:
-    low, high = range_of(access.indices[axis], Facts())
+    low, high = range_of(access.indices[axis], Surroundings())
     return low >= 0 and high < access.buffer.shape[axis]
 
 
 def find_unproved(program: ir.Program, lowered: ir.Program) -> Unproved:
     """The checks of `lowered`, which `program` has become."""
     source = _Source()
-    source.body(program.body, Facts())
+    source.body(program.body, Surroundings())
     result = Unproved(frozenset(source.doubtful))
     if source.doubtful or source.interesting:
-        _Lowered(lowered, result).body(lowered.body, Facts())
+        _Lowered(lowered, result).body(lowered.body, Surroundings())
     return result
 
 
 # --- what holds at a place ------------------------------------------------------------------------
 
 
-class Facts:
+class Surroundings:
     """The loops and conditions around a place, innermost first; a `Domain` of them only if asked for."""
 
     __slots__ = ("_domain", "cond", "extent", "outer", "truth", "var")
 
-    def __init__(self, outer: Facts | None = None) -> None:
+    def __init__(self, outer: Surroundings | None = None) -> None:
         self.outer = outer
         self.var: ir.Var | None = None
         self.extent: ir.Expr | None = None
@@ -88,16 +88,16 @@ class Facts:
         self.truth = True
         self._domain: Domain | None = None
 
-    def with_loop(self, var: ir.Var, extent: ir.Expr) -> Facts:
-        new = Facts(self)
+    def with_loop(self, var: ir.Var, extent: ir.Expr) -> Surroundings:
+        new = Surroundings(self)
         new.var, new.extent = var, extent
         return new
 
-    def given(self, cond: ir.Expr, truth: bool = True) -> Facts:
+    def given(self, cond: ir.Expr, truth: bool = True) -> Surroundings:
         new = self
         for part in conjuncts(cond) if truth else (cond,):
             if not isinstance(part, ir.Const):
-                new = Facts(new)
+                new = Surroundings(new)
                 new.cond, new.truth = part, truth
         return new
 
@@ -105,8 +105,8 @@ class Facts:
     def domain(self) -> Domain:
         """Of what contains no loads."""
         if self._domain is None:
-            chain: list[Facts] = []
-            at: Facts | None = self
+            chain: list[Surroundings] = []
+            at: Surroundings | None = self
             while at is not None and at._domain is None:
                 chain.append(at)
                 at = at.outer
@@ -128,7 +128,7 @@ class Facts:
 
     def comparisons(self) -> Iterator[tuple[str, ir.Expr, ir.Expr]]:
         """Those of integers that hold here."""
-        at: Facts | None = self
+        at: Surroundings | None = self
         while at is not None:
             if at.cond is not None:
                 yield from comparisons(at.cond, at.truth)
@@ -136,18 +136,16 @@ class Facts:
 
 
 def comparisons(cond: ir.Expr, truth: bool) -> Iterator[tuple[str, ir.Expr, ir.Expr]]:
-    stack = [(cond, truth)]
-    while stack:
-        e, holds = stack.pop()
-        if isinstance(e, ir.Unary) and e.op == "not":
-            stack.append((e.a, not holds))
-        elif isinstance(e, ir.Binary) and e.op == ("and" if holds else "or"):
-            stack += [(e.a, holds), (e.b, holds)]
-        elif isinstance(e, ir.Binary) and e.op in NEGATED and ir.is_integer(e.a.dtype):
-            yield (e.op if holds else NEGATED[e.op]), e.a, e.b
+    for part in conjuncts(cond if truth else negation(cond)):
+        if isinstance(part, ir.Unary) and not isinstance(inner := negation(part.a), ir.Unary):
+            yield from comparisons(inner, True)
+        elif isinstance(part, ir.Binary) and part.op in COMPARISONS and ir.is_integer(part.a.dtype):
+            yield part.op, part.a, part.b
 
 
-def places(roots: Iterator[ir.Expr] | list[ir.Expr], facts: Facts) -> Iterator[tuple[ir.Expr, Facts]]:
+def places(
+    roots: Iterator[ir.Expr] | list[ir.Expr], facts: Surroundings
+) -> Iterator[tuple[ir.Expr, Surroundings]]:
     """Every load and integer division that is evaluated, with what holds where it is."""
     stack = [(e, facts) for e in roots]
     seen: set[tuple[int, int]] = set()
@@ -181,11 +179,11 @@ class _Source:
     doubtful: set[str] = field(default_factory=set)
     interesting: bool = False
 
-    def body(self, body: ir.Body, facts: Facts) -> None:
+    def body(self, body: ir.Body, facts: Surroundings) -> None:
         for s in body:
             self.stmt(s, facts)
 
-    def stmt(self, s: ir.Stmt, facts: Facts) -> None:
+    def stmt(self, s: ir.Stmt, facts: Surroundings) -> None:
         if isinstance(s, ir.Block):
             self.block(s, facts)
             return
@@ -203,7 +201,7 @@ class _Source:
         elif isinstance(s, ir.While):
             self.body(s.body, facts)
 
-    def block(self, s: ir.Block, facts: Facts) -> None:
+    def block(self, s: ir.Block, facts: Surroundings) -> None:
         for cond in s.predicate:
             self.expressions([cond], facts)
             facts = facts.given(cond)
@@ -212,19 +210,19 @@ class _Source:
             if not is_bound_inside(binding, it.extent, facts):
                 self.doubtful |= {x.buffer.name for x in accesses(s)}
                 break
-        inner = Facts()
+        inner = Surroundings()
         for it in s.iters:
             inner = inner.with_loop(it.var, it.extent)
         self.body(s.init + s.body, inner)
 
-    def expressions(self, roots: list[ir.Expr], facts: Facts) -> None:
+    def expressions(self, roots: list[ir.Expr], facts: Surroundings) -> None:
         for e, here in places(roots, facts):
             if isinstance(e, ir.Load):
                 self.access(e, here)
             else:
                 self.interesting = True
 
-    def access(self, access: Access, facts: Facts) -> None:
+    def access(self, access: Access, facts: Surroundings) -> None:
         for index, extent in zip(access.indices, access.buffer.shape, strict=True):
             if has_load(index):
                 self.interesting = True
@@ -240,7 +238,7 @@ def accesses(s: ir.Stmt) -> Iterator[Access]:
             yield from (y for y in ir.subexpressions(e) if isinstance(y, ir.Load))
 
 
-def is_bound_inside(binding: ir.Expr, extent: ir.Expr, facts: Facts) -> bool:
+def is_bound_inside(binding: ir.Expr, extent: ir.Expr, facts: Surroundings) -> bool:
     """Whether an iterator is certainly bound to a value of its range."""
     if has_load(binding) or has_load(extent):
         return False
@@ -250,7 +248,7 @@ def is_bound_inside(binding: ir.Expr, extent: ir.Expr, facts: Facts) -> bool:
     return facts.domain.prove(binding >= 0) and facts.domain.prove(binding < extent)
 
 
-def is_within(index: ir.Expr, extent: int, facts: Facts) -> bool:
+def is_within(index: ir.Expr, extent: int, facts: Surroundings) -> bool:
     """Whether an index without loads is in [0, extent)."""
     value = ir.as_int(index)
     if value is not None:
@@ -266,11 +264,11 @@ class _Lowered:
         self.result = result
         self.stored = {s.buffer for s in ir.walk(program) if isinstance(s, ir.Store)}
 
-    def body(self, body: ir.Body, facts: Facts) -> None:
+    def body(self, body: ir.Body, facts: Surroundings) -> None:
         for s in body:
             self.stmt(s, facts)
 
-    def stmt(self, s: ir.Stmt, facts: Facts) -> None:
+    def stmt(self, s: ir.Stmt, facts: Surroundings) -> None:
         if isinstance(s, ir.TupleStore):
             self.body(s.stores, facts)
             return
@@ -297,7 +295,7 @@ class _Lowered:
         """Whether nothing that a condition reads is stored to."""
         return all(x.buffer not in self.stored for x in ir.subexpressions(cond) if isinstance(x, ir.Load))
 
-    def access(self, access: Access, facts: Facts) -> None:
+    def access(self, access: Access, facts: Surroundings) -> None:
         """An access may be met at several places: what is not proved at one of them is checked."""
         doubtful = access.buffer.name in self.result.doubtful
         axes = set(self.result.known.get(access, ()))
@@ -314,16 +312,16 @@ class _Lowered:
 # --- intervals of loaded values -------------------------------------------------------------------
 
 
-def range_of(e: ir.Expr, facts: Facts) -> Interval:
+def range_of(e: ir.Expr, facts: Surroundings) -> Interval:
     """The least and the largest value that an integer expression can have, wrapped round as it may be."""
     low, high = unconditional(e, facts)
     for op, a, b in facts.comparisons():
         if not has_load(a) and not has_load(b):
             continue  # the domain knows
-        for x, y, mirrored in ((a, b, op), (b, a, MIRRORED[op])):
+        for x, y, sign in ((a, b, 1), (b, a, -1)):
             if is_same(x, e):
-                other = unconditional(y, Facts() if has_load(y) else facts)
-                low, high = narrowed((low, high), mirrored, other)
+                other = unconditional(y, Surroundings() if has_load(y) else facts)
+                low, high = narrowed((low, high), op, sign, other)
     return low, high
 
 
@@ -342,19 +340,17 @@ def narrowest(e: ir.Expr) -> ir.Expr:
     return e
 
 
-def narrowed(interval: Interval, op: str, by: Interval) -> Interval:
-    """What is left of an interval where its value compares so with one of `by`."""
+def narrowed(interval: Interval, op: str, sign: int, by: Interval) -> Interval:
+    """What is left of an interval where its value compares so with one of `by`; with a sign of -1, where one
+    of `by` does with it."""
     low, high = interval
-    if op in ("<", "<=", "=="):
-        high = min(high, by[1] - (op == "<"))
-    if op in (">", ">=", "=="):
-        low = max(low, by[0] + (op == ">"))
-    if op == "!=" and by[0] == by[1]:
-        low, high = low + (low == by[0]), high - (high == by[0])
-    return low, high
+    if op == "!=":
+        return (low + (low == by[0]), high - (high == by[0])) if by[0] == by[1] else interval
+    first, last = sorted(sign * bound for bound in BOUNDS[op])
+    return int(max(low, by[0] + first)), int(min(high, by[1] + last))
 
 
-def excludes_zero(e: ir.Expr, facts: Facts) -> bool:
+def excludes_zero(e: ir.Expr, facts: Surroundings) -> bool:
     low, high = range_of(e, facts)
     if low > 0 or high < 0:
         return True
@@ -373,7 +369,7 @@ def fitted(found: Interval, dtype: str) -> Interval:
     return found if contains(ir.integer_limits(dtype), found) else ir.integer_limits(dtype)
 
 
-def unconditional(e: ir.Expr, facts: Facts) -> Interval:
+def unconditional(e: ir.Expr, facts: Surroundings) -> Interval:
     """`range_of` but for conditions on `e` as a whole."""
     whole = ir.integer_limits(e.dtype)
     if isinstance(e, ir.Const):
@@ -403,7 +399,7 @@ def unconditional(e: ir.Expr, facts: Facts) -> Interval:
     return whole
 
 
-def arithmetic(e: ir.Binary, whole: Interval, facts: Facts) -> Interval:
+def arithmetic(e: ir.Binary, whole: Interval, facts: Surroundings) -> Interval:
     """Of unbounded integers."""
     a, b = range_of(e.a, facts), range_of(e.b, facts)
     if e.op == "+":

@@ -13,8 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ... import ir
-from ...affine.injective import is_injective
-from ...affine.interned import number
+from ...affine.injective import is_injective, is_one_to_one
 from ...errors import ScheduleError
 from ..state import State
 
@@ -40,10 +39,7 @@ def _dependence(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> str
         used = {v for index in store.indices for v in ir.free_vars(index)}
         if not used <= set(spatial):
             return f"where it stores to {store.buffer.name} depends on more than its spatial iterators"
-        if (
-            not set(moving) <= used
-            or is_injective([(e, number(1)) for e in store.indices], spatial) is not True
-        ):
+        if not set(moving) <= used or not is_one_to_one(store.indices, spatial):
             return f"several instances may store to the same element of {store.buffer.name}"
     for e in ir.expressions((*init, *body)):
         if isinstance(e, ir.Load):

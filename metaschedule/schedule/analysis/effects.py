@@ -7,10 +7,11 @@ whether an expression may be evaluated at another place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ... import ir
+from ...affine.access import Access, accesses_of
 from ...affine.definitions import leaf_loops_by_kind
 from ..state import ROOT, Key, State
 from .block_dependence import order_matters
@@ -178,3 +179,33 @@ def why_not_stable(
             if n < place and (why := why_not_stable(s, events, event, writer.key, parallel, settled)):
                 return why
     return None
+
+
+# --- as accesses -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class AccessesBelow:
+    """What a part of the program reads and writes."""
+
+    accesses: dict[ir.Buffer, list[Access]] = field(default_factory=dict)
+    written: dict[ir.Buffer, None] = field(default_factory=dict)  # in order
+    loaded: set[ir.Buffer] = field(default_factory=set)  # read by extents, conditions and bindings
+    problem: str | None = None  # why this is not all that is touched
+
+
+def accesses_below(s: State, loop: ir.Var) -> AccessesBelow:
+    """What the body of a loop reads and writes, in program order."""
+    found = AccessesBelow()
+    for key in s.statements_below(loop):
+        node = s.nodes[key]
+        if loaded := touch(node).loaded:
+            found.loaded |= loaded
+        if type(node) is ir.Block:
+            for a in accesses_of(node):
+                found.accesses.setdefault(a.buffer, []).append(a)
+                if a.is_write:
+                    found.written[a.buffer] = None
+        elif type(node) is not ir.For and not (type(node) is ir.If and s.children[key]):
+            found.problem = "there is a statement outside of any block"
+    return found

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ... import ir
+from ...affine.access import accessed
+from ...affine.constraint import bound_of
+from ...affine.cover import covers
 from ...affine.definitions import (
     FusedDigit,
     are_independent,
@@ -19,9 +22,11 @@ from ...affine.definitions import (
 )
 from ...affine.footprint import bounded_iterator, clip
 from ...affine.form import NO_ITERATORS, form_of, iteration, variables
+from ...affine.injective import is_one_to_one
+from ...affine.interned import number
 from ...affine.nest import Nest
 from ...affine.view import Interval, View
-from ...arith import Domain, IterationMap, iteration_map, simplify
+from ...arith import Domain, simplify
 from ...errors import ScheduleError
 from ..state import ROOT, Key, State
 from .effects import touch
@@ -74,7 +79,7 @@ def covers_domain(s: State, block: ir.Block) -> bool:
             break
         if not isinstance(key, ir.Var) or (s.fixed_extent(key) or 0) < 1:
             return False  # under a condition, or in a loop that may be empty
-    return bound_plainly(s, block) or bound_onto(s, block)
+    return bound_plainly(s, block) or reaches_all(View(s, s.scope(block.name)), block)
 
 
 def bound_plainly(s: Nest, block: ir.Block) -> bool:
@@ -92,29 +97,26 @@ def bound_plainly(s: Nest, block: ir.Block) -> bool:
     return excludes_nothing(s, block.predicate, bound) and are_independent(s, bound)
 
 
-def bound_onto(s: State, block: ir.Block) -> bool:
+def reaches_all(view: View, block: ir.Block) -> bool:
+    """Whether the instances of a block inside of a view cover the points of its iterators: seen as elements
+    of an array, all that there are have been stored."""
     sizes = [ir.as_int(it.extent) for it in block.iters]
-    mapped = None if None in sizes else mapped_bindings(s, block, unused=False)
-    wanted = [(0, n - 1) for n in sizes if n is not None]
-    return mapped is not None and mapped.surjective and list(mapped.ranges) == wanted
+    if None in sizes:
+        return False
+    points = ir.Buffer("points", tuple([n for n in sizes if n is not None]), "int8")
+    all_points = ir.Region(points, tuple([(ZERO, number(n)) for n in points.shape]))
+    plain = ir.changed(block, iters=(), bindings=(), predicate=())
+    mine = accessed(block, points.region(*[it.var for it in block.iters]), True)
+    return covers(view, mine, accessed(plain, all_points, False))
 
 
-def binds_injectively(s: State, block: ir.Block) -> bool:
-    """Whether no two iterations of the loops around a block, within its scope, run the same instance."""
-    mapped = mapped_bindings(s, block, unused=True)
-    return mapped is not None and mapped.injective
-
-
-def mapped_bindings(s: State, block: ir.Block, unused: bool) -> IterationMap | None:
-    """The bindings as a map of the loops around, with or without those that nothing mentions."""
-    bindings = [s.resolve(b) for b in block.bindings]
-    predicate = [s.resolve(p) for p in block.predicate]
-    used = {v for e in (*bindings, *predicate) for v in ir.free_vars(e)}
-    loops = [v for v in s.loops_around(block.name) if unused or v in used]
-    extents = {v: n for v in loops if (n := s.fixed_extent(v)) is not None}
-    if len(extents) != len(loops) or not used <= set(loops) or ir.loads(*predicate):
-        return None
-    return iteration_map(bindings, extents, predicate)
+def binds_once(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> bool:
+    """Whether no two points of `loops`, whatever those outside of them are at, run the same instance."""
+    extents = {it.var: ir.as_int(it.extent) for it in enclosing_iters(s, block.name)}
+    extents |= {v: s.fixed_extent(v) for v in s.loops_around(block.name)}
+    outer = [v for v in extents if v not in {*loops}]
+    bindings, guards = ([s.resolve(e) for e in exprs] for exprs in (block.bindings, block.predicate))
+    return is_one_to_one([*bindings, *outer], extents, guards)
 
 
 class Reach(NamedTuple):
@@ -171,33 +173,19 @@ def over_iterators(s: State, block: ir.Block, test: ir.Expr) -> ir.Expr | None:
 
 
 def runs_once_per_point(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> bool:
-    """Whether `loops` run every point of a block's iterators exactly once, and every extent is a constant."""
+    """Whether `loops`, the innermost around a block, run every point of its iterators exactly once, and every
+    extent is a constant."""
     if bound_plainly(s, block) and leaf_loops_of(s, block.bindings) <= {*loops} and are_told(s, block, loops):
         return True
-    extents = [ir.as_int(it.extent) for it in block.iters]
-    sizes = {v: n for v in loops if (n := ir.as_int(s.extents[v])) is not None}
-    if None in extents or len(sizes) != len(loops) or block.predicate:
+    if any(s.fixed_extent(v) is None for v in loops):
         return False
-    found = iteration_map([s.resolve(b) for b in block.bindings], sizes)
-    return (
-        found is not None and found.bijective and list(found.ranges) == [(0, (n or 0) - 1) for n in extents]
-    )
+    view = View(s, s.parent[loops[0]] if loops else s.scope(block.name))
+    return reaches_all(view, block) and binds_once(s, block, loops)
 
 
 def check_once(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> None:
     """Raises unless distinct points of `loops` (those outside being fixed) are distinct instances."""
-    if are_told(s, block, loops):
-        return
-    inside = set(loops)
-    extents = {it.var: ir.as_int(it.extent) for it in enclosing_iters(s, block.name)}
-    extents |= {v: s.fixed_extent(v) for v in s.loops_around(block.name)}
-    outer = [v for v in extents if v not in inside]
-    known = {v: n for v, n in extents.items() if n is not None}
-    bindings = [s.resolve(b) for b in block.bindings]
-    mapped = None
-    if len(known) == len(extents):
-        mapped = iteration_map([*bindings, *outer], known, [s.resolve(c) for c in block.predicate])
-    if mapped is None or not mapped.injective:
+    if not are_told(s, block, loops) and not binds_once(s, block, loops):
         raise ScheduleError(
             f"an instance of block {block.name!r} may run more than once in its loops",
             marks={block.name: "its bindings do not tell its iterations apart", **dict.fromkeys(loops, "")},
@@ -222,7 +210,8 @@ def are_told(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> bool:
 def is_count(s: State, e: ir.Expr, loops: set[ir.Var]) -> bool:
     """Whether a condition is `v < n`, n positive, for a variable that was split into some of `loops` (and
     never fused): true where they are 0, and true for smaller values of them where it is true for larger."""
-    if not (isinstance(e, ir.Binary) and e.op == "<" and type(e.a) is ir.Var and (ir.as_int(e.b) or 0) > 0):
+    bound = bound_of(e)
+    if bound is None or bound.is_least or type(bound.value) is not ir.Var or bound.limit < 1:
         return False
 
     def is_split(var: ir.Var) -> bool:
@@ -231,7 +220,7 @@ def is_count(s: State, e: ir.Expr, loops: set[ir.Var]) -> bool:
             return False
         return var in loops if known is None else all(map(is_split, known.digits))
 
-    return is_split(e.a)
+    return is_split(bound.value)
 
 
 def at_zero(s: State, e: ir.Expr, loops: set[ir.Var]) -> ir.Expr:

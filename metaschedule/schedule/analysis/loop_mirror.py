@@ -23,15 +23,19 @@ from ...affine.definitions import (
     excludes_nothing,
     leaf_loops_of,
 )
-from ...affine.form import variables
-from ...affine.interned import less, number, replaced
+from ...affine.form import iteration, variables
+from ...affine.interned import less, number, plus, replaced
+from ...affine.inverse import find_inverse, shifted_variable
 from ...affine.view import Interval, View
+from ...arith import Domain, simplify
 from ...errors import ScheduleError
+from ..state import State
+from .effects import touch
 from .iteration_domain import Reach
-from .moving import Move
+from .moving import Move, check_block
 
 
-class Values(NamedTuple):
+class BoundValues(NamedTuple):
     """What an iterator is bound to, with the least and greatest value of that if they are known."""
 
     binding: ir.Expr
@@ -57,15 +61,15 @@ class NewLoops:
         self.loops[var] = extent
         return var
 
-    def over(self, x: Interval) -> Values:
+    def over(self, x: Interval) -> BoundValues:
         """A loop over an interval."""
         low, high = self.view.bounds(x)
         new = self.fresh(x.extent)
         binding = x.start if isinstance(new, ir.Const) else x.shifted(new)
-        return Values(binding, low, None if high is None else high + x.extent - 1)
+        return BoundValues(binding, low, None if high is None else high + x.extent - 1)
 
     def place(
-        self, block: ir.Block, values: Sequence[Values], domain: Sequence[Reach], own: Sequence[ir.Expr]
+        self, block: ir.Block, values: Sequence[BoundValues], domain: Sequence[Reach], own: Sequence[ir.Expr]
     ) -> Move:
         """A block in these loops. Tests keep its iterators within the constants of `domain` where that is not
         certain; `own` are conditions of the iterators, which move along."""
@@ -195,3 +199,138 @@ class LoopMirror(NewLoops):
                 )
             found.append(image)
         return found
+
+
+# --- which instances follow a producer ------------------------------------------------------------
+
+Links = list[
+    tuple[ir.Expr, ir.Expr]
+]  # an index that a block reads, and the one at which a producer stores it
+
+
+def rank_leaders(s: State, view: View, block: ir.Block, producers: list[str]) -> list[tuple[ir.Block, Links]]:
+    """The producers that may decide where a block runs, those first that decide most."""
+    found: list[tuple[ir.Block, Links]] = []
+    problem: ScheduleError | None = None
+    for name in producers:
+        try:
+            found.append((s.nodes[name], find_links(s, view, block, s.nodes[name])))
+        except ScheduleError as error:
+            problem = error
+    if not found:
+        assert problem is not None
+        raise problem
+    found.reverse()  # the last of those that decide as much
+    return sorted(found, key=lambda x: -len({v for e, _ in x[1] for v in variables(e)}))
+
+
+def find_links(s: State, view: View, block: ir.Block, producer: ir.Block) -> Links:
+    """What one iteration of the loop decides: the dimensions of which the producer stores only a part there.
+    Along them the block must read single elements, which tell its iterators."""
+    stores, bindings = check_block(s, producer), iteration(producer)
+    own = {it.var for it in block.iters}
+    links: Links = []
+    for region in block.reads:
+        for (start, extent), index in zip(region.ranges, stores.get(region.buffer, ())):
+            if all(view.is_inner(x) for v in variables(index) for x in variables(bindings[v])):
+                continue  # all of the dimension is there
+            mine = variables(start)
+            if ir.as_int(extent) != 1 or not mine or not own.issuperset(mine) or ir.loads(start):
+                raise others_store(block, producer, region.buffer)
+            links.append((start, index))
+    return links
+
+
+def others_store(block: ir.Block, producer: ir.Block, buffer: ir.Buffer) -> ScheduleError:
+    return ScheduleError(
+        f"block {block.name!r} reads elements of {buffer.name} that other iterations of that loop store",
+        marks={block.name: "reads more than one element", producer.name: "stores one at a time"},
+        help="take a loop in which all of them are stored, or compute_at the producer",
+    )
+
+
+def follow(
+    view: View,
+    block: ir.Block,
+    producer: ir.Block,
+    links: Links,
+    domain: Sequence[Reach],
+    own: Sequence[ir.Expr],
+    units: bool,
+) -> Move:
+    """The block for the elements that a producer stores in one iteration of the loop. What is not linked to
+    them runs for all of its domain."""
+    mirror = LoopMirror(view, producer, units)
+    plain = find_plain_links(block, producer, links)
+    solved, tests = ({}, []) if plain is not None else solve_links(mirror, block, producer, links)
+    values: list[BoundValues] = []
+    for it, reach in zip(block.iters, domain, strict=True):
+        if plain is not None and it.var in plain:
+            index, shift = plain[it.var]
+            values.append(stored_value(mirror, producer, index, -shift))
+        else:
+            values.append(solved.get(it.var) or mirror.over(reach.values))
+    mirror.check_used()
+    return mirror.place(block, values, domain, [*tests, *own])
+
+
+def find_plain_links(
+    block: ir.Block, producer: ir.Block, links: Links
+) -> dict[ir.Var, tuple[ir.Expr, int]] | None:
+    """Iterators of the block with the index that each follows and what it adds to that; None if it reads
+    by more than one iterator per dimension."""
+    found: dict[ir.Var, tuple[ir.Expr, int]] = {}
+    for start, index in links:
+        mine, shift = shifted_variable(start) or (None, 0)
+        if mine is None:
+            return None
+        for known, (other, by) in found.items():
+            if (known is mine) is not ir.same_expr(other, index):
+                raise ScheduleError(
+                    f"block {block.name!r} reads a diagonal of what block {producer.name!r} stores",
+                    marks={block.name: "one iterator follows two, or two follow one"},
+                )
+            if known is mine and shift != by:
+                buffer = next(r.buffer for r in block.reads for x, _ in r.ranges if x is start)
+                raise others_store(block, producer, buffer)
+        found[mine] = index, shift
+    return found
+
+
+def stored_value(mirror: LoopMirror, producer: ir.Block, index: ir.Expr, shift: int) -> BoundValues:
+    """An index at which a producer stores, plus a constant, over the new loops."""
+    theirs = iteration(producer)
+    var, offset = shifted_variable(index) or (None, 0)
+    if var is not None:
+        shift += offset
+        size = next(ir.as_int(it.extent) or 0 for it in producer.iters if it.var is var)
+        return BoundValues(plus(mirror.image(theirs[var]), shift), shift, size - 1 + shift)
+    low, high = Domain({it.var: it.extent for it in producer.iters}).bounds(index)
+    value = plus(mirror.image(ir.substitute(index, theirs)), shift)
+    return BoundValues(value, None if low is None else low + shift, None if high is None else high + shift)
+
+
+def solve_links(
+    mirror: LoopMirror, block: ir.Block, producer: ir.Block, links: Links
+) -> tuple[dict[ir.Var, BoundValues], list[ir.Expr]]:
+    """Iterators of the block from the elements that the producer stores, where each index is told by several
+    of them; and tests that such an element is one that the block reads."""
+    indices = tuple([start for start, _ in links])
+    used = {v for e in indices for v in variables(e)}
+    inverse = find_inverse(tuple([it for it in block.iters if it.var in used]), indices)
+    if inverse is None:
+        raise others_store(
+            block, producer, next(r.buffer for r in block.reads if r.buffer in touch(producer).writes)
+        )
+    elements = [stored_value(mirror, producer, index, 0).binding for _, index in links]
+    known = mirror.view.s.extents
+    extents = {v: known[v] for e in elements for v in variables(e) if v in known}
+    extents |= {v: extent for v, (_, extent) in mirror.definitions.items()}
+    domain = Domain({**extents, **mirror.loops})
+    found: dict[ir.Var, BoundValues] = {}
+    for var, value in inverse.solve(elements).items():
+        value = simplify(value, domain)
+        found[var] = BoundValues(value, *domain.bounds(value))
+    if inverse.full:
+        return found, []
+    return found, [ir.binary("==", x, e) for x, e in zip(indices, elements, strict=True)]

@@ -11,13 +11,13 @@ from functools import lru_cache
 
 from ... import ir
 from ...affine.definitions import Definition, leaf_loops_of
-from ...affine.injective import is_injective
+from ...affine.injective import is_one_to_one
 from ...affine.inverse import find_inverse
 from ...affine.view import View
 from ...errors import ScheduleError
 from ..state import ROOT, Key, State
 from .effects import Effect, touch
-from .iteration_domain import ONE, bound_plainly, is_count
+from .iteration_domain import bound_plainly, is_count
 from .reducers import find_reducer
 
 Stores = dict[ir.Buffer, tuple[ir.Expr, ...]]  # at which indices, over spatial iterators
@@ -32,10 +32,14 @@ class Move:
     loop: ir.Var
     at: int
     definitions: dict[ir.Var, tuple[Definition, ir.Expr]]  # of variables over the new loops, with extents
+    after: State | None = None  # what it leads to, where that was made to be checked
 
 
 def carry_out(s: State, move: Move) -> None:
     """Take a block from where it is, with the loops that become empty, and put it in its new place."""
+    if move.after is not None:
+        s.adopt(move.after)
+        return
     name = move.block.name
     take_away(s, name)
     for var, (definition, extent) in move.definitions.items():
@@ -123,7 +127,7 @@ def check_block(s: State, block: ir.Block) -> Stores:
         )
     stores = find_stores(block.iters, block.init, block.body)
     if isinstance(stores, dict):
-        shared = [b for b, indices in stores.items() if not is_one_to_one(block.iters, indices)]
+        shared = [b for b, indices in stores.items() if not tells_iterators(block.iters, indices)]
         stores = f"several instances store to the same element of {shared[0].name}" if shared else stores
     if isinstance(stores, str):
         raise ScheduleError(
@@ -167,12 +171,11 @@ def find_stores(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> Sto
     return stores
 
 
-def is_one_to_one(iters: tuple[ir.Iter, ...], indices: tuple[ir.Expr, ...]) -> bool:
+def tells_iterators(iters: tuple[ir.Iter, ...], indices: tuple[ir.Expr, ...]) -> bool:
     """Whether different values of the spatial iterators, all of which are there, have different indices."""
     if find_inverse(spatial_iters(iters), indices) is not None:
         return True
-    sizes = {it.var: ir.as_int(it.extent) or 0 for it in spatial_iters(iters)}
-    return is_injective([(index, ONE) for index in indices], sizes) is True
+    return is_one_to_one(indices, {it.var: ir.as_int(it.extent) or 0 for it in spatial_iters(iters)})
 
 
 @lru_cache(maxsize=4096)

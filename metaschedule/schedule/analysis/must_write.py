@@ -20,6 +20,17 @@ def stored_indices(block: ir.Block, buffer: ir.Buffer) -> tuple[ir.Expr, ...] | 
     return _stored_indices(block.init, block.body, buffer)
 
 
+def stored_region(block: ir.Block, buffer: ir.Buffer) -> ir.Region | None:
+    """`stored_indices` as a region."""
+    return _stored_region(block.init, block.body, buffer)
+
+
+@lru_cache(maxsize=4096)
+def _stored_region(init: ir.Body, body: ir.Body, buffer: ir.Buffer) -> ir.Region | None:
+    indices = _stored_indices(init, body, buffer)
+    return None if indices is None else buffer.region(*indices)
+
+
 @lru_cache(maxsize=4096)
 def _stored_indices(init: ir.Body, body: ir.Body, buffer: ir.Buffer) -> tuple[ir.Expr, ...] | None:
     certain = [

@@ -21,7 +21,7 @@ OPERATORS = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or"})
 
 
 @dataclass(slots=True)
-class Reducer:
+class BlockReducer:
     """`stores[n] = stores[n] op terms[n]`, starting from `identities[n]`, which is what the `init` stores and
     need not be `neutral[n]`, the value that the operation leaves others unchanged with. The two stores of an
     argmax or argmin are combined together; both have that as their op."""
@@ -40,7 +40,7 @@ class Reducer:
         return tuple([ir.binary(op, a, b) for op, a, b in zip(self.ops, left, right, strict=True)])
 
 
-def find_reducer(block: ir.Block) -> Reducer | None:
+def find_reducer(block: ir.Block) -> BlockReducer | None:
     """The reduction of a block with an `init`, if it is one that commutes."""
     if not block.init or not any(it.kind == "reduce" for it in block.iters):
         return None
@@ -48,7 +48,7 @@ def find_reducer(block: ir.Block) -> Reducer | None:
 
 
 @lru_cache(maxsize=4096)  # loop transformations leave bodies alone, and every replay asks again
-def _reducer(init: ir.Body, body: ir.Body) -> Reducer | None:
+def _reducer(init: ir.Body, body: ir.Body) -> BlockReducer | None:
     found, starts = _update(body), _stores(init)
     if found is None or starts is None or len(starts) != len(found.stores):
         return None
@@ -66,13 +66,13 @@ def commutes(block: ir.Block) -> bool:
     return (find_reducer(block) if block.init else find_update(block)) is not None
 
 
-def find_update(block: ir.Block) -> Reducer | None:
+def find_update(block: ir.Block) -> BlockReducer | None:
     """What the body of a block combines its elements with, if it commutes; the `init` may be elsewhere."""
     return _update(block.body)
 
 
 @lru_cache(maxsize=4096)
-def _update(body: ir.Body) -> Reducer | None:
+def _update(body: ir.Body) -> BlockReducer | None:
     updates = _stores(body)
     if not updates:
         return None
@@ -86,17 +86,17 @@ def _update(body: ir.Body) -> Reducer | None:
     return None if _loads_any([*found.terms, *indices], own) else found
 
 
-def _element_wise(updates: Sequence[ir.Store]) -> Reducer | None:
+def _element_wise(updates: Sequence[ir.Store]) -> BlockReducer | None:
     pairs = [_known_term(u) for u in updates]
     if any(p is None for p in pairs):
         return None
     known = [p for p in pairs if p is not None]
     neutral = tuple([identity_of(op, term.dtype) for op, term in known])
     ops, terms = zip(*known, strict=True)
-    return Reducer(tuple(ops), tuple(updates), tuple(terms), neutral, neutral)
+    return BlockReducer(tuple(ops), tuple(updates), tuple(terms), neutral, neutral)
 
 
-def _position(updates: Sequence[ir.Store]) -> Reducer | None:
+def _position(updates: Sequence[ir.Store]) -> BlockReducer | None:
     """argmax and argmin: a value and its position, of equal values the first position, NaN before all."""
     if len(updates) != 2 or not all(isinstance(u.value, ir.Select) for u in updates):
         return None
@@ -110,7 +110,7 @@ def _position(updates: Sequence[ir.Store]) -> Reducer | None:
         if all(ir.same_expr(p.cond, keep) for p in picks):
             worst = identity_of("max" if better == ">" else "min", terms[0].dtype)
             last = identity_of("min", terms[1].dtype)  # a tie with any element is lost
-            return Reducer((op, op), tuple(updates), tuple(terms), (worst, last), (worst, last))
+            return BlockReducer((op, op), tuple(updates), tuple(terms), (worst, last), (worst, last))
     return None
 
 

@@ -15,13 +15,11 @@ from typing import Any
 
 from ...errors import ScheduleError
 from ...ir import Block, Var
-from ..analysis.compute_at import plan_compute_at
 from ..distribution import Distribution, distribution
 from ..state import State
 from .base import BlockRV
+from .compute_at import STAY, plan_compute_at
 from .query import siblings
-
-STAY = Var("stay")  # what the handle stands for if the block stays; no loop, so only moving steps take it
 
 
 @distribution("sample_compute_location")

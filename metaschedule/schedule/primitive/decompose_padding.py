@@ -9,7 +9,7 @@ from ... import ir
 from ...arith import Domain, simplify
 from ...errors import ScheduleError
 from ..analysis.block_dependence import order_matters
-from ..analysis.iteration_domain import binds_injectively
+from ..analysis.iteration_domain import binds_once
 from ..analysis.signature import with_signature
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
@@ -117,7 +117,7 @@ class DecomposePadding(Primitive):
         shared = [
             v for v in s.loops_around(top) if s.nodes[v].kind not in ("serial", "unrolled", "vectorized")
         ]
-        if shared and not binds_injectively(s, block):
+        if shared and not binds_once(s, block, s.loops_around(block.name)):
             raise ScheduleError(
                 f"iterations of the loop over {shared[0].name} may store the same elements at the same time",
                 marks={shared[0]: s.nodes[shared[0]].kind, block.name: "this block"},

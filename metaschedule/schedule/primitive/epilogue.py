@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ir
-from ...arith import block_signature, iteration_map
+from ...arith import block_signature
 from ...errors import ScheduleError
 from ..analysis.block_dependence import check_independent
 from ..analysis.effects import touch
+from ..analysis.iteration_domain import runs_once_per_point
 from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
 from ..state import ROOT, State
 from .base import BlockRV, Primitive, primitive
@@ -149,16 +150,7 @@ class FuseReductionEpilogue(Primitive):
 
     def check_whole(self, s: State, block: ir.Block, old: ir.Buffer) -> None:
         """Every value of the spatial iterators is reached."""
-        loops = s.loops_around(block.name)
-        pairs = [(it, s.resolve(b)) for it, b in zip(block.iters, block.bindings, strict=True)]
-        extents = {v: s.fixed_extent(v) for v in loops}
-        whole = [ir.as_int(it.extent) for it, _ in pairs]
-        known = {v: n for v, n in extents.items() if n is not None}
-        mapped = None
-        if s.scope(block.name) is ROOT and len(known) == len(extents) and not guarded(s, block):
-            mapped = iteration_map([b for _, b in pairs], known, [s.resolve(c) for c in block.predicate])
-        ranges = [(0, n - 1) for n in whole if n is not None]
-        if mapped is None or not mapped.bijective or list(mapped.ranges) != ranges or None in whole:
+        if guarded(s, block) or not runs_once_per_point(s, block, s.loops_around(block.name)):
             raise ScheduleError(
                 f"block {block.name!r} is not known to run exactly once for each element of {old.name}",
                 marks={block.name: "its bindings, or its predicate, may leave some out"},

@@ -1,29 +1,35 @@
-"""Primitives for how loops are carried out: parallel, vectorize, unroll, bind; annotations.
+"""Primitives for how loops are carried out: parallel, vectorize, unroll, bind.
 
 A kind never changes what a loop means, only how it may run. So a loop that runs iterations together or in any
-order must have iterations that do not depend on each other (`analysis.dependence.loop_carried_dependence`).
+order must have iterations that do not depend on each other: `loop_carried_dependence` says why they may, from
+the signatures of blocks.
+
+    for i in range(8):          iterations that touch one element (`may_alias`): none for Y[i];
+        X[0] = A[i]             all for X[0], but X is an intermediate, and every iteration
+        Y[i] = X[0] * X[0]      fills it before it reads it: each may have one of its own
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
+from ... import ir
+from ...affine.access import Access
+from ...affine.alias import are_told_apart, may_alias
+from ...affine.cover import covers
+from ...affine.definitions import leaf_loops_by_kind
+from ...affine.view import View
 from ...codegen.lower.model import MOST_UNROLLED
 from ...errors import ScheduleError
-from ...ir import GPU_AXES, Block, For, Var
-from ...ir.annotations import annotation_problem
-from ...validation import HIGH, LOW, shown
-from ..analysis.dependence import loop_carried_dependence
+from ..analysis.effects import accesses_below, users
+from ..analysis.must_write import stored_region
+from ..analysis.reducers import commutes
 from ..state import Key, State
-from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
-
-MOST_NESTED = 8  # tuples in tuples, of an annotation
+from .base import LoopRV, Primitive, Steps, primitive
 
 
-def check_serial(loop: For) -> None:
+def check_serial(loop: ir.For) -> None:
     if loop.kind != "serial":
         raise ScheduleError(
             f"the loop over {loop.var.name} is {loop.kind} already",
@@ -32,7 +38,7 @@ def check_serial(loop: For) -> None:
         )
 
 
-def check_constant(s: State, loop: For) -> int:
+def check_constant(s: State, loop: ir.For) -> int:
     extent = s.fixed_extent(loop.var)
     if extent is None:
         raise ScheduleError(
@@ -43,7 +49,7 @@ def check_constant(s: State, loop: For) -> int:
     return extent
 
 
-def check_independent(s: State, loop: For, reductions: bool = False) -> None:
+def check_independent(s: State, loop: ir.For, reductions: bool = False) -> None:
     why = loop_carried_dependence(s, loop.var, reductions)
     if why:
         raise ScheduleError(
@@ -51,6 +57,88 @@ def check_independent(s: State, loop: For, reductions: bool = False) -> None:
             marks={loop.var: "its iterations must be independent"},
             help="take a loop of a spatial iterator; rfactor makes one of a reduction",
         )
+
+
+# --- whether iterations depend on each other ------------------------------------------------------
+
+
+def loop_carried_dependence(s: State, loop: ir.Var, reductions: bool = False) -> str | None:
+    """Why iterations of a loop may depend on each other; None if they certainly do not. With `reductions`,
+    those of a reduction that commutes are not held against it."""
+    extent = s.fixed_extent(loop)
+    if extent is not None and extent <= 1:
+        return None
+    below, view = accesses_below(s, loop), View(s, s.parent[loop], moving=loop)
+    if below.problem:
+        return below.problem
+    for buffer in below.written:
+        uses = below.accesses[buffer]
+        if buffer in below.loaded:
+            return f"{buffer.name} is written, and an extent or a condition depends on it"
+        if all(are_told_apart(view, a, b) for a, b in conflicting(uses)):
+            continue
+        block = uses[0].block
+        if reductions and all(a.block is block for a in uses) and reduces_over(s, block, loop):
+            if commutes(block):
+                continue
+            return f"block {block.name!r} reduces over it by an operation that is not known to commute"
+        if is_private(s, loop, buffer, uses):
+            continue
+        if all(may_alias(view, a, b) is False for a, b in conflicting(uses)):
+            continue
+        for a in uses:
+            if reduces_over(s, a.block, loop):
+                return f"block {a.block.name!r} reduces over it"
+        what = "write" if all(a.is_write for a in uses) else "read or write"
+        return f"several iterations may {what} the same element of {buffer.name}"
+    return None
+
+
+def conflicting(uses: list[Access]) -> Iterator[tuple[Access, Access]]:
+    """The pairs of accesses to a buffer, each with itself too, of which one writes. What a reduction reads is
+    what it writes: that pair comes once."""
+    for n, a in enumerate(uses):
+        for b in uses[: n + 1]:
+            if (a.is_write or b.is_write) and (a is b or a.region is not b.region or a.iters is not b.iters):
+                yield a, b
+
+
+def reduces_over(s: State, block: ir.Block, loop: ir.Var) -> bool:
+    return loop in leaf_loops_by_kind(s, block)[1]
+
+
+def is_private(s: State, loop: ir.Var, buffer: ir.Buffer, uses: list[Access]) -> bool:
+    """Whether each iteration may have its own copy of a buffer: nothing outside of the loop touches it, and
+    what is read has been written in the same iteration."""
+    scope = s.scope(loop)
+    if not any(b is buffer for b in (s.nodes[scope].allocs if scope else s.allocs)):
+        return False  # no intermediate
+    if not all(s.is_below(key, loop) for key in users(s, s.nodes, buffer)):
+        return False
+    for n, read in enumerate(uses):
+        if read.is_write:
+            # A reduction reads its own result, unless it begins within the iteration.
+            block = read.block
+            if not any(it.kind == "reduce" for it in block.iters):
+                continue
+            if block.init and leaf_loops_by_kind(s, block)[1].isdisjoint([*s.loops_around(loop), loop]):
+                continue
+        if not any(w.is_write and is_filled(s, w, read) for w in uses[:n]):
+            return False
+    return True
+
+
+def is_filled(s: State, write: Access, read: Access) -> bool:
+    """Whether what an instance reads has been written by an earlier block in the same iterations of the loops
+    around both."""
+    if write.block is read.block or s.children[write.block.name]:
+        return False
+    view = View(s, s.lowest_common_ancestor(write.block.name, read.block.name))
+    region = stored_region(write.block, write.buffer)
+    return region is not None and covers(view, write._replace(region=region), read)
+
+
+# --- kinds ----------------------------------------------------------------------------------------
 
 
 @primitive("parallel")
@@ -65,13 +153,13 @@ class Parallel(Primitive):
 
     loop: LoopRV
 
-    def check(self, s: State) -> Var:
+    def check(self, s: State) -> ir.Var:
         loop = s.loop(self.loop)
         check_serial(loop)
         check_independent(s, loop)
         return loop.var
 
-    def apply(self, s: State, plan: Var) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Var) -> tuple[Any, ...]:
         s.update(plan, kind="parallel")
         return ()
 
@@ -89,14 +177,14 @@ class Vectorize(Primitive):
 
     loop: LoopRV
 
-    def check(self, s: State) -> Var:
+    def check(self, s: State) -> ir.Var:
         loop = s.loop(self.loop)
         check_serial(loop)
         check_constant(s, loop)
         check_independent(s, loop, reductions=True)
         return loop.var
 
-    def apply(self, s: State, plan: Var) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Var) -> tuple[Any, ...]:
         s.update(plan, kind="vectorized")
         return ()
 
@@ -112,7 +200,7 @@ class Unroll(Primitive):
 
     loop: LoopRV
 
-    def check(self, s: State) -> Var:
+    def check(self, s: State) -> ir.Var:
         loop = s.loop(self.loop)
         check_serial(loop)
         extent = check_constant(s, loop)
@@ -124,7 +212,7 @@ class Unroll(Primitive):
             )
         return loop.var
 
-    def apply(self, s: State, plan: Var) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Var) -> tuple[Any, ...]:
         s.update(plan, kind="unrolled")
         return ()
 
@@ -144,20 +232,20 @@ class Bind(Primitive):
     loop: LoopRV
     axis: str
 
-    def check(self, s: State) -> Var:
+    def check(self, s: State) -> ir.Var:
         loop = s.loop(self.loop)
-        if self.axis not in GPU_AXES:
-            raise ScheduleError(f"unknown axis {self.axis!r}", help=f"one of {', '.join(GPU_AXES)}")
+        if self.axis not in ir.GPU_AXES:
+            raise ScheduleError(f"unknown axis {self.axis!r}", help=f"one of {', '.join(ir.GPU_AXES)}")
         check_serial(loop)
         self.check_axis(s, loop)
         check_independent(s, loop)
         return loop.var
 
-    def check_axis(self, s: State, loop: For) -> None:
+    def check_axis(self, s: State, loop: ir.For) -> None:
         top: Key = loop.var
         for key in s.ancestors(loop.var):
             node = s.nodes[key]
-            if isinstance(node, For) and node.kind in GPU_AXES:
+            if isinstance(node, ir.For) and node.kind in ir.GPU_AXES:
                 top = key
         for other in bound_loops(s, top):
             if other.kind != self.axis:
@@ -176,111 +264,18 @@ class Bind(Primitive):
                     help="split both loops to the same extent first",
                 )
 
-    def apply(self, s: State, plan: Var) -> tuple[Any, ...]:
+    def apply(self, s: State, plan: ir.Var) -> tuple[Any, ...]:
         s.update(plan, kind=self.axis)
         return ()
 
 
-def bound_loops(s: State, key: Key) -> list[For]:
+def bound_loops(s: State, key: Key) -> list[ir.For]:
     """The loops at and below a node that have a GPU axis, also inside blocks."""
     node = s.nodes[key]
-    found = [node] if isinstance(node, For) and node.kind in GPU_AXES else []
+    found = [node] if isinstance(node, ir.For) and node.kind in ir.GPU_AXES else []
     for child in s.children[key]:
         found += bound_loops(s, child)
     return found
-
-
-# --- annotations ----------------------------------------------------------------------------------
-
-
-@primitive("annotate")
-class Annotate(Primitive):
-    """Note something on a block or loop, for modules, lowering or people.
-
-    rewrite:   for i in range(n): S[i]  -->  for i in T.serial(n, annotations={"key": value}): S[i]
-    requires:  1. the key is a name that is not empty
-               2. the value is a string, a finite number, a bool, None, a drawn value, or a tuple of such
-               3. a key that has a meaning (`ir/annotations.py`) has a value of its type
-               4. the key has not been noted with another value
-    """
-
-    target: BlockRV | LoopRV
-    key: str
-    value: Any
-
-    def check(self, s: State) -> tuple[Key, dict[str, Any]]:
-        key, node = target_of(s, self.target)
-        if not self.key:
-            raise ScheduleError("the key of an annotation is empty")
-        value = plain(s, self.value)
-        why = annotation_problem(self.key, value)
-        if why:
-            raise ScheduleError(
-                f"{self.key!r} {why}",
-                marks={key: "to be annotated"},
-                help="other keys are free to hold what you like",
-            )
-        notes = node.annotations
-        if self.key in notes and not same_value(notes[self.key], value):
-            raise ScheduleError(
-                f"{self.key!r} is noted already, as {notes[self.key]!r}",
-                marks={key: "annotated"},
-                help="unannotate first",
-            )
-        return key, {**notes, self.key: value}
-
-    def apply(self, s: State, plan: tuple[Key, dict[str, Any]]) -> tuple[Any, ...]:
-        key, notes = plan
-        s.update(key, annotations=notes)
-        return ()
-
-
-@primitive("unannotate")
-class Unannotate(Primitive):
-    """Take a note away; nothing happens if it is not there.
-
-    rewrite:   for i in T.serial(n, annotations={"key": value}): S[i]  -->  for i in range(n): S[i]
-    """
-
-    target: BlockRV | LoopRV
-    key: str
-
-    def check(self, s: State) -> tuple[Key, dict[str, Any]]:
-        key, node = target_of(s, self.target)
-        return key, {k: v for k, v in node.annotations.items() if k != self.key}
-
-    def apply(self, s: State, plan: tuple[Key, dict[str, Any]]) -> tuple[Any, ...]:
-        key, notes = plan
-        s.update(key, annotations=notes)
-        return ()
-
-
-def target_of(s: State, target: BlockRV | LoopRV) -> tuple[Key, Block | For]:
-    if isinstance(target, BlockRV):
-        block = s.block(target)
-        return block.name, block
-    loop = s.loop(target)
-    return loop.var, loop
-
-
-def plain(s: State, value: Any, depth: int = 0) -> Any:
-    """A value as data that prints and goes through JSON."""
-    if isinstance(value, ExprRV):
-        return s.value(value)
-    if isinstance(value, (tuple, list)) and depth < MOST_NESTED:
-        return tuple([plain(s, v, depth + 1) for v in value])
-    if value is None or type(value) in (str, bool) or (type(value) is float and math.isfinite(value)):
-        return value
-    if type(value) is int and LOW <= value <= HIGH:
-        return value
-    raise ScheduleError(
-        f"an annotation cannot hold {shown(value)}",
-        help="use strings, finite numbers, bools, None, and tuples of them",
-    )
-
-
-def same_value(a: Any, b: Any) -> bool:
-    return repr(a) == repr(b)  # unlike ==, tells 1 from True and 1.0
 
 
 class KindSteps(Steps):
@@ -299,25 +294,3 @@ class KindSteps(Steps):
     def bind(self, loop: LoopRV, axis: str) -> None:
         """Let the iterations of a loop be those of a GPU axis; see `Bind`."""
         self.run(Bind(loop, axis))
-
-    def annotate(self, target: BlockRV | LoopRV, key: str, value: Any) -> None:
-        """Note something on a block or loop; see `Annotate`. A list becomes a tuple."""
-        self.run(Annotate(target, key, as_operand(value)))
-
-    def unannotate(self, target: BlockRV | LoopRV, key: str) -> None:
-        """Take a note away; see `Unannotate`."""
-        self.run(Unannotate(target, key))
-
-
-def as_operand(value: Any, depth: int = 0) -> Any:
-    """The value of an annotation with tuples for lists, and plain numbers."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, (list, tuple)) and depth < MOST_NESTED:
-        return tuple([as_operand(v, depth + 1) for v in value])
-    if value is not None and not isinstance(value, (str, bool, int, float, ExprRV)):
-        raise TypeError(
-            "annotate: value must be a string, number, bool, None, drawn value, or a tuple of such, "
-            f"got {shown(value)}"
-        )
-    return value

@@ -1,4 +1,4 @@
-"""Primitives that reshape loop nests: split, fuse, reorder, add_unit_loop."""
+"""Primitives that reshape loop nests: split, fuse, add_unit_loop (and reorder, in its own file)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...affine.interned import less, number, product
 from ...errors import ScheduleError
 from ..analysis.effects import touch
 from ..analysis.limits import check_count, check_nest
-from ..analysis.reordering import check_reorderable
 from ..state import State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
+from .reorder import Reorder
 
 LONGEST_NAME = 128  # of a loop: split and fused again n times, `i` would have 2**n letters
 
@@ -183,76 +183,6 @@ class Fuse(Primitive):
         for n, var in enumerate(digits):
             s.define(var, FusedDigit(fused, digits, n))
         return (fused,)
-
-
-@primitive("reorder")
-class Reorder(Primitive):
-    """Change the order of nested loops; loops between them that are not named keep their places.
-
-    rewrite:   for i: for j: for k: S[i, j, k]
-          -->  for k: for i: for j: S[i, j, k]
-    requires:  1. the loops lie on one chain in which every loop is the whole body of the one before
-               2. no loop moves outside of one that its extent depends on
-               3. instances of the blocks below may run in another order (see `check_reorderable`)
-    """
-
-    loops: tuple[LoopRV, ...]
-
-    def check(self, s: State) -> tuple[list[ir.Var], list[ir.Var]]:
-        wanted = [s.loop(h).var for h in self.loops]
-        if not wanted or len(set(wanted)) != len(wanted):
-            raise ScheduleError("reorder needs different loops, at least one")
-        chain = self.chain(s, wanted)
-        places = iter(wanted)
-        named = set(wanted)
-        order = [next(places) if v in named else v for v in chain]
-        for at, var in enumerate(order):
-            if type(s.extents[var]) is ir.Const:
-                continue
-            used = leaf_loops_of(s, [s.extents[var]])
-            if late := [v for v in order[at:] if v in used]:
-                raise ScheduleError(
-                    f"the extent of {var.name} depends on {late[0].name}, which would be inside of it",
-                    marks={var: f"its extent is {s.extents[var]}"},
-                )
-        check_reorderable(s, chain, order)
-        return chain, order
-
-    def chain(self, s: State, wanted: list[ir.Var]) -> list[ir.Var]:
-        """The loops from the outermost to the innermost of the wanted ones."""
-        path: list[ir.Var] = []
-        around: set[ir.Var] = set()
-        for var in reversed(wanted):  # most often from the outside in
-            if var not in around:
-                path = max([*s.loops_around(var), var], path, key=len)
-                around = set(path)
-        missing = [v for v in wanted if v not in around]
-        if missing:
-            raise ScheduleError(
-                "the loops are not nested in each other",
-                marks={path[-1]: "not inside the other", missing[0]: "not around it"},
-            )
-        named = set(wanted)
-        chain = path[next(n for n, v in enumerate(path) if v in named) :]
-        for above, below in zip(chain, chain[1:]):
-            if not s.is_only_child(below, of=above):
-                raise ScheduleError(
-                    "the loops are not perfectly nested",
-                    marks={above: "has more in its body", below: "than this loop"},
-                    help="move the other statements away first (compute_at, decompose_reduction)",
-                )
-        return chain
-
-    def apply(self, s: State, plan: tuple[list[ir.Var], list[ir.Var]]) -> tuple[Any, ...]:
-        chain, order = plan
-        body = s.children[chain[-1]]
-        parent = s.parent[chain[0]]
-        siblings = [order[0] if c is chain[0] else c for c in s.children[parent]]
-        s.set_children(parent, siblings)
-        for above, below in zip(order, order[1:]):
-            s.set_children(above, [below])
-        s.set_children(order[-1], body)
-        return ()
 
 
 @primitive("add_unit_loop")

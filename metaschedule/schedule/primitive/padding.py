@@ -10,7 +10,7 @@ from typing import Any
 from ... import ir
 from ...errors import ScheduleError
 from ..analysis.limits import LARGEST_ELEMENT, check_count
-from ..analysis.reducers import Reducer, find_reducer
+from ..analysis.reducers import BlockReducer, find_reducer
 from ..analysis.signature import refresh_scopes, with_signature
 from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
@@ -84,7 +84,7 @@ class PadEinsum(Primitive):
         return PadPlan(block, top, reducer.stores[0], copied, sizes, padded)
 
     def check_indices(
-        self, block: ir.Block, reducer: Reducer, found: list[ir.Load | ir.Const], padded: set[ir.Var]
+        self, block: ir.Block, reducer: BlockReducer, found: list[ir.Load | ir.Const], padded: set[ir.Var]
     ) -> None:
         store = reducer.stores[0]
         for load in found:

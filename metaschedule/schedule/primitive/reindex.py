@@ -8,8 +8,9 @@ from typing import Any
 
 from ... import ir
 from ...affine.footprint import Box, find_written, whole_box
+from ...affine.injective import is_one_to_one
 from ...affine.view import View
-from ...arith import Domain, iteration_map
+from ...arith import Domain
 from ...errors import ScheduleError
 from ..analysis.limits import check_elements
 from ..analysis.must_write import own_accesses, stored_indices
@@ -66,7 +67,7 @@ class Reindex(Primitive):
         if self.kind == "read":
             return self.check_read(s, block, buffer, indices, used, sizes)
         check_only_writer(s, block, buffer)
-        if not is_one_to_one(indices, used, sizes):
+        if not is_one_to_one(indices, {it.var: n for it, n in zip(used, sizes, strict=True)}):
             raise ScheduleError(
                 f"several values of the iterators may give the same element of {buffer.name}",
                 marks={block.name: f"{buffer.name}[{', '.join(map(str, indices))}]"},
@@ -154,13 +155,6 @@ class Reindex(Primitive):
         insert(s, plan.parent, plan.child, key, after=self.kind == "write")
         s.allocs = (*s.allocs, new)
         return (name,)
-
-
-def is_one_to_one(indices: Sequence[ir.Expr], used: list[ir.Iter], sizes: Sequence[int]) -> bool:
-    if len(indices) == len(used) and all(type(i) is ir.Var for i in indices):
-        return True
-    mapped = iteration_map(indices, {it.var: n for it, n in zip(used, sizes, strict=True)})
-    return mapped is not None and mapped.injective
 
 
 def moved_regions(regions: Sequence[ir.Region], swap: Redirect) -> tuple[ir.Region, ...]:

@@ -19,7 +19,7 @@ from ..analysis.iteration_domain import (
     is_count,
 )
 from ..analysis.limits import check_elements
-from ..analysis.reducers import ASSOCIATIVE, Reducer, find_reducer
+from ..analysis.reducers import ASSOCIATIVE, BlockReducer, find_reducer
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import Copies, check_copied, insert, perfect_nest
@@ -29,7 +29,7 @@ from .nests import Copies, check_copied, insert, perfect_nest
 class FactorPlan:
     loop: ir.Var
     block: ir.Block
-    reducer: Reducer
+    reducer: BlockReducer
     nest: list[ir.Var]
     others: list[ir.Var]  # the reduction loops that stay
     spatial: list[ir.Var]  # the other loops of the nest
@@ -118,7 +118,7 @@ class RFactor(Primitive):
             )
         return s.nodes[below[0]]
 
-    def axes(self, reducer: Reducer) -> list[int]:
+    def axes(self, reducer: BlockReducer) -> list[int]:
         axes: list[int] = []
         for store in reducer.stores:
             ndim = len(store.indices) + 1

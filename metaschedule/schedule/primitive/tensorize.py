@@ -162,10 +162,10 @@ def statements(inner: ir.Block | ir.Body, where: Domain) -> ir.Body:
                 help="split by factors that divide the extents, or pad_einsum first",
             )
     values = dict(zip([it.var for it in inner.iters], inner.bindings, strict=True))
-    return Values(values).body(inner.body)
+    return PutBindings(values).body(inner.body)
 
 
-class Values(ir.Rewriter):
+class PutBindings(ir.Rewriter):
     def __init__(self, values: Mapping[ir.Var, ir.Expr]) -> None:
         self.values = values
 
@@ -177,7 +177,7 @@ class Values(ir.Rewriter):
 
 
 @dataclass(slots=True)
-class View:
+class TileView:
     """A parameter of an intrinsic as a tile of a buffer: per dimension of the buffer where the tile starts,
     and which dimension of the parameter moves in it, if any."""
 
@@ -193,7 +193,7 @@ class View:
 
 def match(
     intrinsic: Intrinsic, at: ir.Var | str, loops: list[ir.For], body: ir.Body, where: Domain
-) -> dict[ir.Buffer, View]:
+) -> dict[ir.Buffer, TileView]:
     """The views of the parameters of the description, if `body` in `loops` is what it describes."""
     mine = [loop for loop in loops if ir.as_int(loop.extent) != 1]
     theirs = [loop for loop in intrinsic.loops if ir.as_int(loop.extent) != 1]
@@ -227,7 +227,7 @@ class Matcher:
         self.values = values  # loops of the description -> of the program
         self.inside = inside
         self.where = where
-        self.views: dict[ir.Buffer, View] = {}
+        self.views: dict[ir.Buffer, TileView] = {}
 
     def expr(self, wanted: ir.Expr, found: ir.Expr) -> bool:
         """Whether `found` is `wanted`, the parameters seen so far being where they are; learns new ones."""
@@ -280,7 +280,7 @@ class Matcher:
                 for e, axis in zip(found, axes, strict=True)
             ]
             if not any(v in self.inside for start in starts for v in ir.free_vars(start)):
-                self.views[param] = View(buffer, tuple(starts), tuple(axes))
+                self.views[param] = TileView(buffer, tuple(starts), tuple(axes))
                 return True
         return False
 
@@ -295,7 +295,7 @@ def has_loads(e: ir.Expr) -> bool:
 class Implementation(ir.Rewriter):
     """A copy of an implementation, on the tiles that its parameters stand for."""
 
-    def __init__(self, views: Mapping[ir.Buffer, View], allocs: tuple[ir.Buffer, ...]) -> None:
+    def __init__(self, views: Mapping[ir.Buffer, TileView], allocs: tuple[ir.Buffer, ...]) -> None:
         self.views = views
         self.loops: dict[ir.Var, ir.Expr] = {}
         self.allocs = {

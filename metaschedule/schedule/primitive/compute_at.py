@@ -1,6 +1,6 @@
-"""Whether and how a producer can be computed where it is used: the plan of compute_at.
+"""The primitive compute_at: a producer computed where it is used.
 
-Read `plan_compute_at` first. One iteration of the loop must find everything that the blocks below read of the
+One iteration of the loop must find everything that the blocks below read of the
 producer: the instances that move are the preimage of the footprint of those reads. They are computed there
 afresh, whatever other iterations did, so footprints may overlap and may be larger than needed. That is right
 if the producer's own inputs have the same values there as where it was.
@@ -12,19 +12,21 @@ if the producer's own inputs have the same values there as where it was.
 
 from __future__ import annotations
 
-from ...affine.access import accesses_of
+from typing import Any
+
+from ...affine.access import accessed
 from ...affine.footprint import clip, footprint, unite
 from ...affine.inverse import preimage
 from ...affine.view import Interval, View
 from ...errors import ScheduleError
 from ...ir import Block, Expr, Var
-from ..state import ROOT, Key, State
-from .effects import Effect, effects, touch, why_sources_change
-from .iteration_domain import over_iterators, reach_of
-from .loop_mirror import NewLoops, Values
-from .moving import (
+from ..analysis.effects import Effect, effects, touch, why_sources_change
+from ..analysis.iteration_domain import over_iterators, reach_of
+from ..analysis.loop_mirror import BoundValues, NewLoops
+from ..analysis.moving import (
     Move,
     Stores,
+    carry_out,
     check_block,
     check_only_writer,
     check_place,
@@ -32,6 +34,50 @@ from .moving import (
     position,
     spatial_iters,
 )
+from ..analysis.signature import refresh_scopes
+from ..state import ROOT, Key, State
+from .base import BlockRV, LoopRV, Primitive, primitive
+
+STAY = Var("stay")  # what the handle stands for if the block stays; no loop, so only moving steps take it
+
+
+@primitive("compute_at")
+class ComputeAt(Primitive):
+    """Compute a producer where it is used: each iteration of a loop computes what the blocks below read.
+
+    rewrite:   for i: P[i] = ...
+               for j_0: for j_1: C[j_0 * 4 + j_1] = ... P[j_0 * 4 + j_1] ...
+          -->  for j_0:
+                   for ax0 in range(4): if j_0 * 4 + ax0 < n: P[j_0 * 4 + ax0] = ...
+                   for j_1: C[j_0 * 4 + j_1] = ... P[j_0 * 4 + j_1] ...
+    requires:  1. the block is complete or a reduction: it has iterators of constant extents, no block inside
+                  and no assertion; no two instances store to one element, or read what others store
+               2. it is the only one that stores to its buffers, and none of them is an output
+               3. it is not below the loop already, in the same block as the loop, before it, and under no
+                  condition of its own; no loop around is vectorized
+               4. all that read what it stores are in blocks below the loop, and there is one
+               5. what it reads is final: written before only, whatever loops around both do
+               6. a reduction is over loops of its own, not around both places; it commutes or keeps its order
+               7. its predicate is one of its iterators; it moves along
+    The new loops, one for each iterator in order, have constant extents; a test keeps them within the domain
+    where that is not certain. The old loops go if nothing else is in them. With `preserve_unit_loops=False`
+    no loop of one iteration is made (the structure then depends on the extents). A location that was drawn
+    (`sample_compute_location`) may say that the block stays where it is.
+    """
+
+    block: BlockRV
+    loop: LoopRV
+    preserve_unit_loops: bool = True
+
+    def check(self, s: State) -> Move | None:
+        block = s.block(self.block)
+        if s.value(self.loop) is STAY:
+            return None
+        return plan_compute_at(s, block, s.loop(self.loop).var, self.preserve_unit_loops)
+
+    def apply(self, s: State, plan: Move | None) -> tuple[Any, ...]:
+        move_block(s, plan)
+        return ()
 
 
 def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool) -> Move:
@@ -69,7 +115,7 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
     view = View(s, loop)
     required = find_required(view, block, stores, consumers)
     new = NewLoops(view, preserve_unit_loops)
-    values: list[Values] = []
+    values: list[BoundValues] = []
     for it, (_, first, last) in zip(block.iters, domain, strict=True):
         whole = Interval({}, first, last - first + 1)
         values.append(new.over(clip(required.get(it.var, whole), first, last)))
@@ -83,9 +129,10 @@ def find_required(view: View, block: Block, stores: Stores, consumers: list[Bloc
     spatial = spatial_iters(block.iters)
     found: dict[Var, Interval] | None = None
     for consumer in consumers:
-        for read in accesses_of(consumer):
-            if read.is_write or read.buffer not in stores:
+        for region in consumer.reads:
+            if region.buffer not in stores:
                 continue
+            read = accessed(consumer, region, is_write=False)
             new = preimage(view, spatial, stores[read.buffer], footprint(view, read))
             if found is not None:
                 both = {v: unite(view, x, new[v]) for v, x in found.items() if v in new}
@@ -144,3 +191,10 @@ def check_consumers(s: State, events: list[Effect], block: Block, loop: Var) -> 
                 help="take a loop around all of its consumers",
             )
     return consumers
+
+
+def move_block(s: State, plan: Move | None) -> None:
+    if plan is not None:
+        carry_out(s, plan)
+        if s.scope(plan.loop) is not ROOT:
+            refresh_scopes(s, plan.loop)
