@@ -141,7 +141,7 @@ def test_hostile_arguments_are_refused_by_name(tmp_path_factory: pytest.TempPath
         ({"seed": 1.0}, "tune: seed must be an integer, got 1.0"),
         ({"seed": None}, "tune: seed must be an integer, got None"),
         ({"target": "z80"}, "unknown target 'z80'"),
-        ({"target": 3}, "tune: target must be Target or a string, got 3"),
+        ({"target": 3}, "tune: target must be Target, a string or a sequence"),
         ({"database": 3}, "tune: database must be a string, PathLike, Database or None, got 3"),
         ({"space": 3}, "space must be a Space, a function that takes a schedule"),
         ({"strategy": "luck"}, "there is no strategy 'luck'"),
