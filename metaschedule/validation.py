@@ -27,6 +27,7 @@ import functools
 import inspect
 import os
 import random
+import re
 import reprlib
 import sys
 import types
@@ -124,8 +125,24 @@ class Mismatch(Exception):
         return self.kind(f"{where}: {name}{self.path} must be {self.expected}, got {shown(self.value)}")
 
 
+CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/?@]*):\S*@", re.IGNORECASE)
+SECRETS = re.compile(r"\b((?:ssl)?password)=[^\s&]*", re.IGNORECASE)
+
+
+def redact(text: str) -> str:
+    """A text in a message, without the passwords of the URLs in it.
+
+    >>> redact("postgresql://ann:s3cr/et@host/db"), redact("postgresql://host/db?user=ann&password=x")
+    ('postgresql://ann:***@host/db', 'postgresql://host/db?user=ann&password=***')
+    """
+    return SECRETS.sub(r"\1=***", CREDENTIALS.sub(r"\1:***@", text))
+
+
 class Short(reprlib.Repr):
-    """Python refuses to print very long integers."""
+    """Python refuses to print very long integers; passwords are nobody's business."""
+
+    def repr_str(self, x: str, level: int) -> str:
+        return super().repr_str(redact(x), level)  # pyright: ignore
 
     def repr_int(self, x: int, level: int) -> str:
         return repr(x) if LOW <= x <= HIGH else f"an integer of {x.bit_length()} bits"

@@ -6,10 +6,13 @@ Tests that start processes and measure are kept on one worker of xdist: they wou
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.postgres import Server, running_server, unavailable
 
 LONG = {"long": False}
 MEASURING = ("cli", "measure", "search")
@@ -38,3 +41,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "slow" in item.keywords:
                 item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def postgres_of_session() -> Iterator[Server]:
+    if reason := unavailable():
+        pytest.skip(reason)
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_of_session: Server) -> Server:
+    """A PostgreSQL server that runs; tests may stop it, and use databases of their own."""
+    postgres_of_session.start()
+    return postgres_of_session

@@ -1,7 +1,7 @@
 """Tuning records: what was tried on which program and target, and how it went."""
 
-from .connection import DatabaseError
-from .database import Counts, Database, open
-from .record import Record, Workload
+from .database import Database, Summary, open
+from .record import Record, TuningRun, Workload
+from .schema import Counts, DatabaseError
 
-__all__ = ["Counts", "Database", "DatabaseError", "Record", "Workload", "open"]
+__all__ = ["Counts", "Database", "DatabaseError", "Record", "Summary", "TuningRun", "Workload", "open"]

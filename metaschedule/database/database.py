@@ -1,39 +1,46 @@
-"""`Database`: tuning records in an SQLite file that many processes share, or in memory."""
+"""`Database`: tuning records in an SQLite file that many processes share, on a PostgreSQL server that many
+machines share, or in memory."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..ir import Program, structural_hash
 from ..target import Target
-from ..validation import checked
+from ..validation import Count, Positive, checked
 from . import lines
-from .connection import DatabaseError, connect, explained, missing_columns
-from .record import Record, Workload, key_of, workload_of
+from .postgres import SCHEMES, Postgres, is_address
+from .record import Record, TuningRun, Workload, key_of, workload_of
+from .schema import COLUMNS, LATER_COLUMNS, RANK, RUN_COLUMNS, WORKING, Counts, DatabaseError, Rows, Store
+from .sqlite import SQLite
 
-COLUMNS = [f.name for f in fields(Record)]
-ADD = f"""INSERT INTO records ({", ".join(COLUMNS)}) VALUES ({", ".join(f":{c}" for c in COLUMNS)})
-ON CONFLICT (uid) DO NOTHING"""
+PAGE = 5_000  # records that are read at once, where all are wanted one after the other
+AT_ONCE = 500  # values in a query
+PAGING = "LIMIT :limit OFFSET :offset"
+NO_LIMIT = 2**62
 
 
-class Counts(NamedTuple):
-    """Of records brought in from elsewhere."""
+class Summary(NamedTuple):
+    """The trials of a program for a target; `outcomes` does not count leaders that were measured again."""
 
-    added: int
-    present: int
+    workload: str
+    name: str
+    target: str
+    outcomes: Counter[str]
+    best: Record | None
 
 
 @checked
 def open(path: str | os.PathLike[str] | Database | None, readonly: bool = False) -> Database:
-    """The database in a file, created if there is none unless `readonly`; None: in memory.
+    """The database in a file or at a `postgresql://` address, created if there is none unless `readonly`;
+    None: in memory.
 
     >>> from metaschedule import workloads
     >>> program = workloads.create("GMM", b=1, n=4, m=4, k=8)
@@ -45,25 +52,34 @@ def open(path: str | os.PathLike[str] | Database | None, readonly: bool = False)
     """
     if isinstance(path, Database):
         return path
-    return Database(None if path in (None, ":memory:") else Path(path), readonly)
+    if is_address(path):
+        return Database(Postgres(str(path), readonly))
+    if path is None or path == ":memory:":
+        return Database(SQLite(None))
+    if str(path).startswith(tuple(scheme[:-1] for scheme in SCHEMES)):  # pathlib makes one slash of two
+        raise DatabaseError("an address of a server must be a string, not a path, which alters it")
+    return Database(SQLite(Path(path), readonly))
 
 
 class Database:
-    """Records are only ever added, and stored when `add` returns. Safe to share between threads."""
+    """Records are only ever added, and stored when `add` returns; `prune` alone deletes. Safe to share
+    between threads."""
 
-    def __init__(self, path: Path | None, readonly: bool = False) -> None:
-        self.path = path
-        self.connection = connect(path, readonly)
-        with explained(path):
-            self._absent = set(
-                missing_columns(self.connection)
-            )  # a file that may only be read stays as it is
-            self._file = None if path is None else identity(path)
-        self._lock = threading.Lock()
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        columns = [name.removeprefix("records.") for name in store.missing]
+        absent = [f"{LATER_COLUMNS[c]} AS {c}" for c in columns if c in LATER_COLUMNS]
+        table = f"{store.schema}records"
+        self._records = f"(SELECT *, {', '.join(absent)} FROM {table})" if absent else table
         self._sketches: dict[str, str] = {}  # by hash: one text for all records that share it
 
+    @property
+    def name(self) -> str:
+        """The path or the address, without a password."""
+        return self.store.name
+
     def close(self) -> None:
-        self.connection.close()
+        self.store.close()
 
     def __enter__(self) -> Database:
         return self
@@ -85,16 +101,27 @@ class Database:
         self.add_all([record])
 
     @checked
-    def add_all(self, records: Iterable[Record]) -> Counts:
-        """All or none. A record that is there already, by its `uid`, is left alone."""
-        return self._insert([], list(records))
+    def add_all(self, records: Iterable[Record], run: TuningRun | None = None) -> Counts:
+        """All or none. A record that is there already, by its `uid`, is left alone; the `run` they are of is
+        stored with them, as far as it now is."""
+        return self._insert([], list(records), [] if run is None else [run])
 
     @checked
-    def merge(self, path: str | os.PathLike[str]) -> Counts:
-        """Add what another database has and this one lacks."""
-        with open(path, readonly=True) as other:
-            records = other.records()  # first: the programs of all of them are then there
-            return self._insert(other.workloads(), records)
+    def merge(self, other: str | os.PathLike[str] | Database) -> Counts:
+        """Add what another database has and this one lacks. If that is interrupted, do it again: nothing is
+        added twice."""
+        source = open(other, readonly=True)
+        try:
+            added = present = 0
+            runs = source.runs()
+            for records in source._pages():
+                here, there = self._insert(source.workloads(), records)  # which are then all there
+                added, present = added + here, present + there
+            self._insert(source.workloads(), [], runs)
+        finally:
+            if source is not other:
+                source.close()
+        return Counts(added, present)
 
     @checked
     def import_(self, path: str | os.PathLike[str]) -> Counts:
@@ -102,41 +129,40 @@ class Database:
         entries = lines.read(Path(path))
         return self._insert(dict(entries), [record for _, record in entries])
 
-    def _insert(self, workloads: Iterable[Workload], records: Iterable[Record]) -> Counts:
-        added = present = 0
-        with self._transaction():
-            insert = self.connection.execute
-            for workload in workloads:
-                insert("INSERT OR IGNORE INTO workloads VALUES (?, ?, ?)", workload)
-            for record in records:
-                sketch = None if record.sketch is None else digest(record.sketch)
-                if sketch is not None:
-                    insert("INSERT OR IGNORE INTO sketches VALUES (?, ?)", (sketch, record.sketch))
-                row = {**vars(record), "sketch": sketch, "times": json.dumps(record.times)}
-                new = insert(ADD, row).rowcount
-                added, present = added + new, present + 1 - new
-        return Counts(added, present)
+    @checked
+    def prune(self, keep: Positive = 16) -> int:
+        """Delete all but the records of the fastest candidates, `keep` for each program and target; returns
+        how many. Tuning then goes on from those: it no longer knows what else was tried."""
+        schema = self.store.schema
+        # rank of a record; of a candidate: its best record's; place of that among the candidates
+        kept = f"""
+            SELECT id FROM (
+                SELECT id, dense_rank() OVER (PARTITION BY workload, target ORDER BY leading) AS place FROM (
+                    SELECT id, workload, target,
+                        min(rank) OVER (PARTITION BY workload, target, sketch, decisions) AS leading FROM (
+                        SELECT id, workload, target, sketch, decisions,
+                            row_number() OVER (PARTITION BY workload, target ORDER BY {RANK}) AS rank
+                        FROM {schema}records r WHERE {WORKING.format(schema=schema)}
+                    ) AS ranked
+                ) AS candidates
+            ) AS placed WHERE place <= :keep"""
+        unused = f"""DELETE FROM {schema}sketches WHERE NOT EXISTS (
+            SELECT 1 FROM {schema}records WHERE sketch = {schema}sketches.hash)"""
+        deleted, _ = self.store.delete(
+            [(f"DELETE FROM {schema}records WHERE id NOT IN ({kept})", {"keep": keep}), (unused, {})]
+        )
+        return deleted
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock, explained(self.path):
-            try:
-                self.connection.execute("BEGIN IMMEDIATE")  # waits for its turn; a later upgrade could not
-                yield
-                self.connection.execute("COMMIT")
-                self._check_place()
-            except BaseException:
-                if self.connection.in_transaction:  # a full disk has ended it already
-                    self.connection.execute("ROLLBACK")
-                raise
-
-    def _check_place(self) -> None:
-        """SQLite goes on writing to a file that was deleted, which nobody will find again."""
-        if self.path is not None and identity(self.path) != self._file:
-            raise DatabaseError(
-                f"{self.path}: deleted or replaced while it was open, so what was just stored is lost; "
-                "open it again"
-            )
+    def _insert(
+        self, workloads: Iterable[Workload], records: Sequence[Record], runs: Sequence[TuningRun] = ()
+    ) -> Counts:
+        hashes: dict[str | None, str] = {
+            text: digest(text) for text in {r.sketch for r in records} if text is not None
+        }
+        rows = [{**columns(r), "sketch": hashes.get(r.sketch), "times": json.dumps(r.times)} for r in records]
+        sketches = sorted((hash, text) for text, hash in hashes.items() if text is not None)
+        infos = [{**columns(run), "seconds": json.dumps(run.seconds)} for run in runs]
+        return self.store.insert(Rows(list(workloads), sketches, rows, infos))
 
     # --- reading ---
 
@@ -147,23 +173,93 @@ class Database:
         target: Target | str | None = None,
         outcome: str | None = None,
         space: str | None = None,
+        run: str | None = None,
+        limit: Count | None = None,
+        offset: Count = 0,
     ) -> list[Record]:
         """In the order they were added; `program` may be a structural hash, `target` a key."""
-        workload, key = program and workload_of(program), target and key_of(target)
-        wanted = {"workload": workload, "target": key, "outcome": outcome, "space": space}
-        return self._select(wanted, "ORDER BY id")
+        where, values = condition(program, target, outcome=outcome, space=space, run=run)
+        return [record for _, record in self._select(where, values, "id", limit, offset)]
+
+    @checked
+    def records_since(
+        self,
+        position: Count,
+        program: Program | str | None = None,
+        target: Target | str | None = None,
+        space: str | None = None,
+        limit: Count | None = None,
+    ) -> tuple[list[Record], int]:
+        """What was added since a position, and the position after it; 0 is the beginning."""
+        where, values = condition(program, target, space=space)
+        found = self._select(f"{where} AND id > :position", values | {"position": position}, "id", limit)
+        return [record for _, record in found], found[-1][0] if found else position
+
+    @checked
+    def count(
+        self,
+        program: Program | str | None = None,
+        target: Target | str | None = None,
+        outcome: str | None = None,
+        space: str | None = None,
+        run: str | None = None,
+    ) -> int:
+        """How many `records` there are."""
+        where, values = condition(program, target, outcome=outcome, space=space, run=run)
+        return self.store.rows(f"SELECT count(*) FROM {self._records} AS r WHERE {where}", values)[0][0]
+
+    @checked
+    def ranked(
+        self, program: Program | str, target: Target | str, limit: Count | None = None, offset: Count = 0
+    ) -> list[Record]:
+        """The fastest first: those that were confirmed before the others, and those that are upper bounds,
+        because the machine was busy, after all. A candidate that failed once is not among them."""
+        where, values = condition(program, target)
+        working = WORKING.format(schema=self.store.schema)
+        return [record for _, record in self._select(f"{where} AND {working}", values, RANK, limit, offset)]
 
     @checked
     def best(self, program: Program | str, target: Target | str) -> Record | None:
-        """The fastest of the confirmed records, or of all if none is confirmed. What was measured beside
-        other work comes after all that was not."""
-        wanted = {"workload": workload_of(program), "target": key_of(target), "outcome": "ok"}
-        order = "ORDER BY disturbed >= 1, confirmed DESC, latency, id LIMIT 1"
-        return next(iter(self._select(wanted, order)), None)
+        """The first of `ranked`."""
+        return next(iter(self.ranked(program, target, limit=1)), None)
 
     def workloads(self) -> list[Workload]:
         """The programs, in the order they were added."""
-        return [Workload(*row) for row in self._rows("SELECT * FROM workloads ORDER BY rowid")]
+        query = f"SELECT hash, name, script FROM {self.store.schema}workloads ORDER BY rowid"
+        return [Workload(*row) for row in self.store.rows(query, {})]
+
+    @checked
+    def summaries(self, limit: Count | None = None, offset: Count = 0) -> list[Summary]:
+        """One for each program and target that there are records of, in the order of the programs."""
+        schema = self.store.schema
+        query = f"""SELECT r.workload, w.name, r.target FROM {schema}records r
+            JOIN {schema}workloads w ON w.hash = r.workload
+            GROUP BY r.workload, w.name, w.rowid, r.target ORDER BY w.rowid, min(r.id) {PAGING}"""
+        found = self.store.rows(query, paging(limit, offset))
+        outcomes: dict[tuple[str, str], Counter[str]] = {
+            (hash, target): Counter() for hash, _, target in found
+        }
+        for names, values in batches({hash for hash, _, _ in found}):
+            query = f"""SELECT workload, target, outcome, count(*) FROM {schema}records
+                WHERE NOT confirmed AND workload IN ({names}) GROUP BY workload, target, outcome"""
+            for hash, target, outcome, count in self.store.rows(query, values):
+                if (hash, target) in outcomes:
+                    outcomes[hash, target][outcome] = count
+        return [
+            Summary(hash, name, target, outcomes[hash, target], self.best(hash, target))
+            for hash, name, target in found
+        ]
+
+    def runs(self) -> list[TuningRun]:
+        """What `tune` has told of itself, in the order it was begun."""
+        if "runs" in self.store.missing:
+            return []
+        query = f"SELECT {', '.join(RUN_COLUMNS)} FROM {self.store.schema}runs ORDER BY started, uid"
+        found = [dict(zip(RUN_COLUMNS, row)) for row in self.store.rows(query, {})]
+        try:
+            return [TuningRun(**{**row, "seconds": json.loads(row["seconds"])}) for row in found]
+        except (ValueError, TypeError) as error:
+            raise DatabaseError(f"{self.name}: a run is damaged: {error}") from error
 
     @checked
     def export(self, path: str | os.PathLike[str]) -> int:
@@ -173,41 +269,62 @@ class Database:
         lines.write(Path(path), [(workloads[r.workload], r) for r in records])
         return len(records)
 
-    def _select(self, wanted: Mapping[str, str | None], order: str) -> list[Record]:
-        given = {column: value for column, value in wanted.items() if value is not None}
-        where = " AND ".join(["TRUE", *(f"{column} = :{column}" for column in given)])
-        columns = ", ".join(f"0.0 AS {c}" if c in self._absent else c for c in COLUMNS)
-        rows = self._rows(f"SELECT {columns} FROM records WHERE {where} {order}", given)
-        return [self._record(dict(zip(COLUMNS, row))) for row in rows]
+    def _pages(self) -> Iterator[list[Record]]:
+        page, position = self.records_since(0, limit=PAGE)
+        while page:
+            yield page
+            page, position = self.records_since(position, limit=PAGE)
+
+    def _select(
+        self, where: str, values: Mapping[str, Any], order: str, limit: int | None = None, offset: int = 0
+    ) -> list[tuple[int, Record]]:
+        """Records, each with its position."""
+        query = f"""SELECT id, {", ".join(COLUMNS)} FROM {self._records} AS r WHERE {where}
+            ORDER BY {order} {PAGING}"""
+        rows = self.store.rows(query, {**values, **paging(limit, offset)})
+        found = [(position, dict(zip(COLUMNS, row))) for position, *row in rows]
+        self._load_sketches({row["sketch"] for _, row in found} - {None})
+        return [(position, self._record(row)) for position, row in found]
 
     def _record(self, row: dict[str, Any]) -> Record:
-        if row["sketch"] is not None:
-            row["sketch"] = self._sketch(row["sketch"])
+        if row["sketch"] is not None:  # a lost one: an error of this record, when its trace is read
+            row["sketch"] = self._sketches.get(row["sketch"], "")
         try:
             row |= {"times": tuple(json.loads(row["times"])), "confirmed": bool(row["confirmed"])}
             return Record(**row)
         except (ValueError, TypeError) as error:
-            raise DatabaseError(f"{self.path}: record {row['uid']} is damaged: {error}") from error
+            raise DatabaseError(f"{self.name}: record {row['uid']} is damaged: {error}") from error
 
-    def _sketch(self, hash: str) -> str:
-        if hash not in self._sketches:
-            rows = self._rows("SELECT text FROM sketches WHERE hash = ?", (hash,))
-            (text,) = rows[0] if rows else ("",)  # lost: an error of this record, when its trace is read
-            self._sketches[hash] = text
-        return self._sketches[hash]
-
-    def _rows(self, query: str, values: Any = ()) -> list[Any]:
-        with self._lock, explained(self.path):
-            return self.connection.execute(query, values).fetchall()
+    def _load_sketches(self, hashes: set[str]) -> None:
+        for names, values in batches(hashes - set(self._sketches)):
+            query = f"SELECT hash, text FROM {self.store.schema}sketches WHERE hash IN ({names})"
+            self._sketches.update(self.store.rows(query, values))  # pyright: ignore
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Which file is there; None if there is none."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
+def condition(
+    program: Program | str | None, target: Target | str | None, **others: str | None
+) -> tuple[str, dict[str, str]]:
+    """What is asked of records: the text, and its values."""
+    wanted = {"workload": program and workload_of(program), "target": target and key_of(target), **others}
+    given = {column: value for column, value in wanted.items() if value is not None}
+    return " AND ".join(["TRUE", *(f"r.{column} = :{column}" for column in given)]), given
+
+
+def paging(limit: int | None, offset: int) -> dict[str, int]:
+    """The values of PAGING."""
+    return {"limit": NO_LIMIT if limit is None else limit, "offset": offset}
+
+
+def batches(values: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Names for a list in a query, and their values, as many as one query takes."""
+    every = sorted(values)
+    for at in range(0, len(every), AT_ONCE):
+        named = {f"v{n}": value for n, value in enumerate(every[at : at + AT_ONCE])}
+        yield ", ".join(f":{name}" for name in named), named
+
+
+def columns(row: Record | TuningRun) -> dict[str, Any]:
+    return {f.name: getattr(row, f.name) for f in fields(row)}
 
 
 def digest(sketch: str) -> str:

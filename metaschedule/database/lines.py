@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..validation import convert, converter, shown
-from .connection import LATER_COLUMNS, VERSION, DatabaseError, explained
 from .record import Record, Workload
+from .schema import LATER_COLUMNS, VERSION, DatabaseError
+from .sqlite import explained
 
 FIELDS = [f.name for f in fields(Record)]
 KEYS = {"schema", "name", "script", *FIELDS}

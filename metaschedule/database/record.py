@@ -6,6 +6,7 @@ import json
 import math
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -48,6 +49,8 @@ class Record:
     trial: int | None = None  # number within the run
     run: str = ""
     created: float = field(default_factory=time.time)
+    elapsed: float | None = None  # seconds since the run began
+    predicted: float | None = None  # the cost model's score when it was proposed; more is better
     version: str = __version__
     uid: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -70,8 +73,11 @@ class Record:
             raise ValueError(
                 f"outcome {self.outcome!r} with latency {self.latency}: a latency goes with 'ok'"
             )
-        if not all(math.isfinite(t) and t >= 0 for t in (self.latency or 0, self.created, *self.times)):
-            raise ValueError("latency, times and created must be finite and not negative")
+        seconds = (self.latency or 0, self.created, self.elapsed or 0, *self.times)
+        if not all(math.isfinite(t) and t >= 0 for t in seconds):
+            raise ValueError("latency, times, created and elapsed must be finite and not negative")
+        if self.predicted is not None and not math.isfinite(self.predicted):
+            raise ValueError(f"predicted must be finite, got {self.predicted}")
         if not 0 <= self.disturbed <= 1:
             raise ValueError(f"disturbed is a share from 0 to 1, got {self.disturbed}")
         if (self.sketch is None) != (self.decisions is None):
@@ -95,6 +101,35 @@ class Record:
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise TraceError(f"record {self.uid}: the stored trace is damaged: {error}") from None
         return Trace.from_json(json.dumps(data))
+
+
+@dataclass(frozen=True)
+class TuningRun:
+    """What one call of `tune` does with one program, as far as it is; `uid` is the `run` of its records.
+
+    It is stored again after every step, with a later `updated`.
+    """
+
+    uid: str
+    workload: str  # structural hash
+    target: str  # Target.key
+    space: str
+    seed: int | None
+    call: str  # the same for all programs of a call
+    label: str = ""  # of the model or whatever the programs are of
+    weight: float | None = None  # how often the program is called in it
+    trials: int | None = None  # the budget of the call
+    minutes: float | None = None
+    started: float = 0.0
+    updated: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)  # spent, by phase
+    untuned: float | None = None  # latency of what `build` takes without tuning
+    stopped: str | None = None  # why it ended, "" if its budget was spent; None: it has not
+    machine: str = ""  # where it was measured
+
+    def __post_init__(self) -> None:
+        for name, check in converters(TuningRun).items():
+            object.__setattr__(self, name, convert(check, getattr(self, name), "TuningRun", name))
 
 
 def split(trace: Trace) -> tuple[str, str]:

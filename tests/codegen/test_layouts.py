@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import metaschedule as ms
 from metaschedule import te
-from metaschedule.database import Database
 from metaschedule.ir import Layout, dense_strides, reach, strided_array
 from metaschedule.runtime import load
 
@@ -182,7 +181,7 @@ def test_tuning_measures_arrays_of_the_layout(tmp_path: Path) -> None:
     assert kernel.inputs[0].strides == (50, 1)
     dense = te.placeholder((40, 36), name="x")
     other = te.program([dense], te.compute((40, 36), lambda i, j: dense[i, j] * dense[i, 35 - j], name="y"))
-    with Database(path) as db:
+    with ms.database.open(path) as db:
         assert db.records(program)
         assert not db.records(other)  # another program
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,15 +15,38 @@ from hypothesis import strategies as st
 
 import metaschedule as ms
 from metaschedule.database import Counts, Database, DatabaseError, Record
+from metaschedule.database.postgres import Postgres
+from metaschedule.database.sqlite import SQLite
 from metaschedule.schedule import TraceError
 from tests.database.examples import PROGRAM, TARGET, WORKLOAD, candidate, failed, ok
+from tests.postgres import Server
+
+KINDS = ["memory", "file", "postgres"]
 
 
-@pytest.fixture(params=["memory", "file"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    db = ms.database.open(None if request.param == "memory" else tmp_path / "tuning.db")
-    db.add_program(PROGRAM)
-    return db
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path | None:
+    """Where a new database can be."""
+    if request.param == "postgres":
+        server: Server = request.getfixturevalue("postgres")
+        return server.create_database()
+    return None if request.param == "memory" else tmp_path / "tuning.db"
+
+
+@pytest.fixture
+def db(place: str | Path | None) -> Iterator[Database]:
+    with ms.database.open(place) as db:
+        db.add_program(PROGRAM)
+        yield db
+
+
+def execute(db: Database, statement: str) -> Any:
+    """Behind the database's back."""
+    if isinstance(db.store, SQLite):
+        return db.store.connection.execute(statement).fetchall()
+    assert isinstance(db.store, Postgres)
+    cursor = db.store._connection.execute(statement)  # pyright: ignore
+    return cursor.fetchall() if cursor.description else []
 
 
 integers = st.none() | st.integers(-(2**63), 2**63 - 1)
@@ -35,6 +60,8 @@ common = {
     "trial": integers,
     "run": st.text(),
     "created": seconds,
+    "elapsed": st.none() | seconds,
+    "predicted": st.none() | st.floats(-1e300, 1e300),
     "version": st.text(),
 }
 records = st.builds(
@@ -50,13 +77,15 @@ records = st.builds(
 )
 
 
-@given(st.lists(records, max_size=5, unique_by=lambda r: r.uid))
-def test_records_return_as_they_were_and_in_order(rows: list[Record]) -> None:
-    with ms.database.open(None) as db:
-        db.add_program(PROGRAM)
-        assert db.add_all(rows) == Counts(len(rows), 0)
-        assert db.records() == rows
-        assert [r.trace for r in db.records()] == [r.trace for r in rows]
+@given(rows=st.lists(records, max_size=5, unique_by=lambda r: r.uid))
+def test_records_return_as_they_were_and_in_order(db: Database, rows: list[Record]) -> None:
+    before = db.count()
+    assert db.add_all(rows) == Counts(len(rows), 0)
+    found = db.records(offset=before)
+    assert found == rows
+    assert [r.trace for r in found] == [r.trace for r in rows]
+    for row in rows:
+        assert row in db.records(target=row.target, outcome=row.outcome, space=row.space, run=row.run)
 
 
 def test_a_file_keeps_records_for_the_next_process(tmp_path: Path) -> None:
@@ -81,7 +110,7 @@ def test_a_sketch_is_stored_once(db: Database) -> None:
     traces = [candidate(seed) for seed in range(20)]
     assert len(set(traces)) > 10
     db.add_all([Record.of(PROGRAM, TARGET, trace, "ok", latency=1.0) for trace in traces])
-    assert db.connection.execute("SELECT count(*) FROM sketches").fetchone() == (1,)
+    assert execute(db, f"SELECT count(*) FROM {db.store.schema}sketches") == [(1,)]
     assert [r.trace for r in db.records()] == traces
 
 
@@ -150,12 +179,13 @@ def test_best_prefers_what_was_not_disturbed(db: Database) -> None:
     assert db.best(PROGRAM, TARGET) == db.records()[-1]
 
 
-def test_a_record_needs_its_program() -> None:
-    db = ms.database.open(None)
+def test_a_record_needs_its_program(place: str | Path | None) -> None:
+    db = ms.database.open(place)
     with pytest.raises(DatabaseError, match="call add_program"):
         db.add(ok())
     db.add_program(PROGRAM)
     db.add(ok())
+    db.close()
 
 
 def test_all_or_none(db: Database) -> None:
@@ -185,15 +215,16 @@ def test_a_damaged_trace_is_an_error_of_its_record_only(db: Database) -> None:
 def test_a_damaged_row_is_named(db: Database) -> None:
     record = ok()
     db.add(record)
-    db.connection.execute("UPDATE records SET times = 'soon'")
+    execute(db, f"UPDATE {db.store.schema}records SET times = 'soon'")
     with pytest.raises(DatabaseError, match=f"record {record.uid} is damaged"):
         db.records()
 
 
 def test_a_lost_sketch_is_an_error_of_its_records_only(db: Database) -> None:
     db.add_all([ok(), failed()])
-    db.connection.execute("PRAGMA foreign_keys = OFF")
-    db.connection.execute("DELETE FROM sketches")
+    lasting = isinstance(db.store, Postgres)
+    execute(db, "SET session_replication_role = replica" if lasting else "PRAGMA foreign_keys = OFF")
+    execute(db, f"DELETE FROM {db.store.schema}sketches")
     first, second = db.records()
     with pytest.raises(TraceError, match=f"record {first.uid}: the stored trace is damaged"):
         _ = first.trace
@@ -253,8 +284,9 @@ def test_a_full_disk_is_reported_and_costs_nothing_stored(tmp_path: Path) -> Non
     stored: list[Record] = []
     with ms.database.open(path) as db:
         db.add_program(PROGRAM)
-        (pages,) = db.connection.execute("PRAGMA page_count").fetchone()
-        db.connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+        assert isinstance(db.store, SQLite)
+        (pages,) = db.store.connection.execute("PRAGMA page_count").fetchone()
+        db.store.connection.execute(f"PRAGMA max_page_count = {pages + 4}")
         with pytest.raises(DatabaseError, match="the disk is full; what was stored before is safe"):  # noqa: PT012
             while True:
                 record = failed(detail="x" * 500)
@@ -262,7 +294,7 @@ def test_a_full_disk_is_reported_and_costs_nothing_stored(tmp_path: Path) -> Non
                 stored.append(record)
         assert stored
         assert db.records() == stored
-        db.connection.execute("PRAGMA max_page_count = 100000")
+        db.store.connection.execute("PRAGMA max_page_count = 100000")
         stored.append(ok())
         db.add(stored[-1])
     with ms.database.open(path) as db:

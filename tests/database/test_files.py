@@ -152,7 +152,12 @@ def test_files_without_the_later_columns(tuning: Path, tmp_path: Path, readonly:
     with ms.database.open(tuning) as db:
         before = db.records()
         db.export(lines)
-    statement("ALTER TABLE records DROP COLUMN disturbed")(tuning)
+    for text in (
+        "DROP INDEX records_by_rank",
+        "ALTER TABLE records DROP COLUMN disturbed",
+        "DROP TABLE runs",
+    ):
+        statement(text)(tuning)
     with ms.database.open(tuning, readonly=readonly) as db:
         assert db.records() == before
         assert db.best(PROGRAM, TARGET) == before[0]

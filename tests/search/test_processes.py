@@ -116,8 +116,8 @@ def test_a_full_disk_keeps_the_best_so_far(tmp_path: Path, caplog: pytest.LogCap
     path = tmp_path / "tuning.db"
     with ms.database.open(path) as db:
         db.add_program(small())
-        (pages,) = db.connection.execute("PRAGMA page_count").fetchone()
-        db.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
+        (pages,) = db.store.connection.execute("PRAGMA page_count").fetchone()
+        db.store.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
         few = partial(Evolutionary, chains=16, generations=2)
         result = ms.tune(small(), trials=400, database=db, measurer=Synthetic, strategy=few)
         assert "the disk is full" in result.stopped

@@ -1,4 +1,5 @@
-"""Opening the file: what it is, before anything is written to it; and what SQLite's errors mean.
+"""`SQLite`: a file that many processes share, or memory. What a file is, before anything is written to it;
+what SQLite's errors mean.
 
 A file that is not ours is never opened for writing, so it stays as it was to the byte.
 """
@@ -7,43 +8,38 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from .schema import (
+    COLUMNS,
+    OBJECTS,
+    RUN_COLUMNS,
+    VERSION,
+    Counts,
+    DatabaseError,
+    Rows,
+    check_version,
+    missing_objects,
+)
 
 APPLICATION = 0x4D455441  # SQLite's application_id: "META"
-VERSION = 1  # of the tables, SQLite's user_version
 PATIENCE = 60.0  # seconds to wait for other writers
 LOOKS = 3  # at a file, before it is refused
+DIALECT = {"schema": "", "id": "id INTEGER PRIMARY KEY AUTOINCREMENT", "order": "", "by_hash": ""}
 
-TABLES = """
-CREATE TABLE workloads (hash TEXT PRIMARY KEY, name TEXT NOT NULL, script TEXT NOT NULL);
-CREATE TABLE sketches (hash TEXT PRIMARY KEY, text TEXT NOT NULL);
-CREATE TABLE records (
-    id INTEGER PRIMARY KEY,
-    workload TEXT NOT NULL REFERENCES workloads,
-    target TEXT NOT NULL,
-    sketch TEXT REFERENCES sketches,
-    decisions TEXT,
-    outcome TEXT NOT NULL,
-    latency REAL,
-    times TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    confirmed INTEGER NOT NULL,
-    space TEXT NOT NULL,
-    seed INTEGER,
-    trial INTEGER,
-    run TEXT NOT NULL,
-    created REAL NOT NULL,
-    version TEXT NOT NULL,
-    uid TEXT NOT NULL UNIQUE
-);
-CREATE INDEX records_of_workload ON records (workload);
-"""
-# Columns of `records` that older files lack. They have defaults, so that versions that do not know them can
-# still read and write a file that has them.
-LATER_COLUMNS = {"disturbed": "REAL NOT NULL DEFAULT 0"}
+
+def insertion(table: str, columns: list[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{c}' for c in columns)})"
+
+
+ADD_RECORD = f"{insertion('records', COLUMNS)} ON CONFLICT (uid) DO NOTHING"
+ADD_RUN = f"""{insertion("runs", RUN_COLUMNS)} ON CONFLICT (uid) DO UPDATE SET
+{", ".join(f"{c} = excluded.{c}" for c in RUN_COLUMNS)} WHERE excluded.updated >= runs.updated"""
 
 MEANING = {
     sqlite3.SQLITE_BUSY: f"other processes kept it locked for {PATIENCE:.0f} s; try again when they are done",
@@ -55,10 +51,6 @@ MEANING = {
     sqlite3.SQLITE_NOTADB: "not a tuning database, or damaged from its first bytes; choose another file",
     sqlite3.SQLITE_READONLY: "read-only; copy it to where you may write",
 }
-
-
-class DatabaseError(Exception):
-    """A database that cannot be used, or not for this: which, why, and what to do."""
 
 
 @contextmanager
@@ -129,11 +121,7 @@ def look(path: Path) -> bool:
             return False
         if application != APPLICATION:
             raise DatabaseError(f"{path}: a database of another application; choose another file")
-        if version > VERSION:
-            raise DatabaseError(
-                f"{path}: tables of version {version}, and this metaschedule knows up to {VERSION}; "
-                "use the newer metaschedule that wrote it"
-            )
+        check_version(str(path), version)
         (fault,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if fault != "ok":
             raise DatabaseError(f"{path}: {MEANING[sqlite3.SQLITE_CORRUPT]} ({fault})")
@@ -168,21 +156,88 @@ def write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """The tables and columns that are not there, unless another process was first."""
-    if signature(connection)[0] == APPLICATION and not missing_columns(connection):
+    """The tables and what came later, unless another process was first."""
+    if not absent_objects(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     if signature(connection)[0] != APPLICATION:
-        for statement in TABLES.split(";"):
-            connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
-    for column in missing_columns(connection):
-        connection.execute(f"ALTER TABLE records ADD COLUMN {column} {LATER_COLUMNS[column]}")
+    for name in absent_objects(connection):
+        connection.execute(OBJECTS[name].format_map(DIALECT))
     connection.execute("COMMIT")
 
 
-def missing_columns(connection: sqlite3.Connection) -> list[str]:
-    """Of the later ones, those that the file does not have."""
-    present = {row[1] for row in connection.execute("PRAGMA table_info(records)")}
-    return [column for column in LATER_COLUMNS if column not in present]
+def absent_objects(connection: sqlite3.Connection) -> list[str]:
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    columns = {f"records.{row[1]}" for row in connection.execute("PRAGMA table_info(records)")}
+    return missing_objects(names | columns)
+
+
+class SQLite:
+    """Safe to share between threads. `path` None: in memory."""
+
+    schema = ""
+
+    def __init__(self, path: Path | None, readonly: bool = False) -> None:
+        self.path, self.name = path, str(path or "database in memory")
+        self.connection = connect(path, readonly)
+        with explained(path):
+            self.missing = absent_objects(self.connection)  # a file that may only be read stays as it is
+            self._file = None if path is None else identity(path)
+        self._lock = threading.Lock()
+
+    def rows(self, query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        with self._lock, explained(self.path):
+            return self.connection.execute(query, values).fetchall()
+
+    def insert(self, rows: Rows) -> Counts:
+        with self._transaction() as execute:
+            for workload in rows.workloads:
+                execute("INSERT OR IGNORE INTO workloads VALUES (?, ?, ?)", workload)
+            for sketch in rows.sketches:
+                execute("INSERT OR IGNORE INTO sketches VALUES (?, ?)", sketch)
+            added = sum(execute(ADD_RECORD, record).rowcount for record in rows.records)
+            for run in rows.runs:
+                execute(ADD_RUN, run)
+        return Counts(added, len(rows.records) - added)
+
+    def delete(self, statements: Iterable[tuple[str, dict[str, Any]]]) -> list[int]:
+        with self._transaction() as execute:
+            counts = [execute(query, values).rowcount for query, values in statements]
+        with self._lock, suppress(sqlite3.Error):  # in use, or no room: then the file stays as large as it is
+            self.connection.execute("VACUUM")
+        return counts
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        with self._lock, explained(self.path):
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")  # waits for its turn; a later upgrade could not
+                yield self.connection.execute
+                self.connection.execute("COMMIT")
+                self._check_place()
+            except BaseException:
+                if self.connection.in_transaction:  # a full disk has ended it already
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def _check_place(self) -> None:
+        """SQLite goes on writing to a file that was deleted, which nobody will find again."""
+        if self.path is not None and identity(self.path) != self._file:
+            raise DatabaseError(
+                f"{self.path}: deleted or replaced while it was open, so what was just stored is lost; "
+                "open it again"
+            )
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file is there; None if there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
