@@ -1,4 +1,4 @@
-"""The command line: `metaschedule tune`, `space`, `show`, `bench`, `db`."""
+"""The command line: `metaschedule tune`, `space`, `show`, `bench`, `db`, `doctor`."""
 
 from .app import app, main
 

@@ -16,6 +16,7 @@ from ..report.contestants import ContestantError
 from ..schedule import TraceError
 from .bench import commands as bench
 from .db import commands as db
+from .doctor import doctor
 from .output import forgive_broken_pipes
 from .show import show
 from .space import space
@@ -29,11 +30,13 @@ ERRORS = (
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_show_locals=False,  # which may hold passwords
     help="Search spaces of tensor programs, and the fast kernels in them.",
 )
 app.command(name="tune")(tune)
 app.command()(space)
 app.command()(show)
+app.command()(doctor)
 app.add_typer(bench, name="bench")
 app.add_typer(db, name="db")
 

@@ -23,7 +23,7 @@ from ..report.operators import Interrupted, Row, compare_all, geometric_means
 from ..report.table import TITLES, cells, in_markdown
 from ..search import Progress
 from ..target import resolve
-from .options import Quiet, Seed
+from .options import PLACE, Quiet, Seed, check_database
 from .output import INTERRUPTED, Status, progress_console, result_console
 
 commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
@@ -42,7 +42,9 @@ def operators(
     trials: Annotated[
         int, typer.Option(min=0, help="our trials for each; 0: take records, or do not tune")
     ] = 64,
-    db: Annotated[Path | None, typer.Option(help="database of our records")] = None,
+    db: Annotated[
+        str | None, typer.Option(callback=check_database, help=f"database of our records: {PLACE}")
+    ] = None,
     config: Annotated[str, typer.Option(help="configuration of the workloads, or all")] = "0",
     weights: Annotated[
         str, typer.Option(help="arguments of the call, constants, or both: a table each")

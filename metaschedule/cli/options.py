@@ -7,13 +7,30 @@ from typing import Annotated
 
 import typer
 
+from ..database.postgres import is_address, secrets
 from ..target import Target, resolve
+from ..validation import redact
 
 LARGEST_SEED = 2**63 - 1  # that a record can hold
 
 Seed = Annotated[int, typer.Option(min=-LARGEST_SEED, max=LARGEST_SEED, help="of the random numbers")]
 Config = Annotated[int, typer.Option(min=0, help="configuration of the workload")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress, only the result")]
+
+
+def check_database(place: str | None) -> str | None:
+    """Everybody on a machine can read the command lines of its processes."""
+    if place is not None and is_address(place) and secrets(place):
+        raise typer.BadParameter(
+            f"{redact(place)}: a password on the command line is shown to every user of this machine; "
+            "give it by PGPASSWORD, ~/.pgpass or a service file (postgresql://?service=NAME)"
+        )
+    return place
+
+
+PLACE = "file, or postgresql://user@host/name"
+Place = Annotated[str, typer.Argument(metavar="DATABASE", help=PLACE, callback=check_database)]
+AsJson = Annotated[bool, typer.Option("--json", help="for scripts")]
 
 
 def check_minutes(value: float | None) -> float | None:

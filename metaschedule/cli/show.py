@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from ..build import build, chosen_schedule
-from .options import Config, find_target
+from .options import PLACE, Config, check_database, find_target
 from .programs import find_program
 
 LANGUAGES = {"program": "python", "trace": "python", "schedule": "python", "llvm": "llvm", "asm": "nasm"}
@@ -20,7 +20,10 @@ def show(
     what: Annotated[str, typer.Argument(help="program, trace, schedule, llvm or asm")] = "schedule",
     config: Config = 0,
     target: Annotated[str, typer.Option(help="machine to build for")] = "native",
-    db: Annotated[str | None, typer.Option(help="take the best record of this database")] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(callback=check_database, help=f"take the best record of this database: {PLACE}"),
+    ] = None,
 ) -> None:
     """Print the program as written, or the trace, the program or the code of what `build` would take."""
     if what not in LANGUAGES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from ..report.display import Display, summary
 from ..search import Result, tune
 from ..search.run import INTERRUPTED as BY_CTRL_C
 from ..search.tune import STRATEGIES
-from .options import Config, Quiet, Seed, check_choice, check_minutes, find_target
+from .options import PLACE, Config, Quiet, Seed, check_choice, check_database, check_minutes, find_target
 from .output import INTERRUPTED, progress_console, result_console
 from .programs import find_tasks
 
@@ -29,7 +28,10 @@ def command(
     minutes: Annotated[
         float | None, typer.Option(callback=check_minutes, help="time to spend in all")
     ] = None,
-    db: Annotated[Path | None, typer.Option(help="database to record in and to go on from")] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(callback=check_database, help=f"database to record in and to go on from: {PLACE}"),
+    ] = None,
     seed: Seed = 0,
     target: Annotated[str, typer.Option(help="machine to tune for")] = "native",
     strategy: Annotated[str, typer.Option(help="evolutionary, random or exhaustive")] = "evolutionary",
@@ -61,7 +63,7 @@ def command(
             [program for tasks in found.values() for program in tasks.programs],
             weights=[weight for tasks in found.values() for weight in tasks.weights],
             trials=trials, minutes=minutes, seed=seed, database=db, target=machine, strategy=strategy,
-            threads=threads, progress=display.update,
+            threads=threads, progress=display.update, label=", ".join(names),
         )  # fmt: skip
     if as_json:
         print(json.dumps([as_data(r) for r in results]))

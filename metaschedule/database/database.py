@@ -137,9 +137,9 @@ class Database:
         # rank of a record; of a candidate: its best record's; place of that among the candidates
         kept = f"""
             SELECT id FROM (
-                SELECT id, dense_rank() OVER (PARTITION BY workload, target ORDER BY leading) AS place FROM (
+                SELECT id, dense_rank() OVER (PARTITION BY workload, target ORDER BY leader) AS place FROM (
                     SELECT id, workload, target,
-                        min(rank) OVER (PARTITION BY workload, target, sketch, decisions) AS leading FROM (
+                        min(rank) OVER (PARTITION BY workload, target, sketch, decisions) AS leader FROM (
                         SELECT id, workload, target, sketch, decisions,
                             row_number() OVER (PARTITION BY workload, target ORDER BY {RANK}) AS rank
                         FROM {schema}records r WHERE {WORKING.format(schema=schema)}

@@ -72,7 +72,7 @@ OBJECTS = {
         {by_hash}(decisions) WHERE outcome <> 'ok'""",
 }
 # What readers see in the place of columns that a database lacks and that they may not add.
-LATER_COLUMNS = {"disturbed": "0.0", "elapsed": "NULL", "predicted": "NULL"}
+LATER_COLUMNS = {"disturbed": "CAST(0 AS DOUBLE PRECISION)", "elapsed": "NULL", "predicted": "NULL"}
 
 RANK = "(disturbed >= 1), confirmed DESC, latency, id"
 # A candidate that failed once is none, however fast it was another time.

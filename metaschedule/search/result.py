@@ -17,6 +17,7 @@ from ..schedule import Schedule, Trace, TraceError
 from ..target import Target
 
 log = logging.getLogger("metaschedule")
+ONCE = 4  # records that are read at once: the first replays, unless something has changed
 
 
 @dataclass(frozen=True)
@@ -69,21 +70,34 @@ class Result:
 
 def best_schedule(db: Database, program: Program, target: Target) -> Schedule | None:
     """The fastest schedule that is recorded for a program; None if there is none, or none that replays."""
-    found = fastest(db.records(program, target), program)
-    if found is None:
-        log.info("%s: no record for %s", program.name, target.key)
-        return None
-    record, schedule = found
-    log.info("%s: record %s of %.1f us", program.name, record.uid, 1e6 * (record.latency or 0))
-    return schedule
+    found = best_record(db, program, target)
+    return None if found is None else found[1]
+
+
+def best_record(db: Database, program: Program, target: Target) -> tuple[Record, Schedule] | None:
+    """The fastest record that replays, and what it replays to; the log tells which."""
+    offset = 0
+    while records := db.ranked(program, target, limit=ONCE, offset=offset):
+        if (found := first_replaying(records, program)) is not None:
+            record = found[0]
+            log.info("%s: record %s of %.1f us", program.name, record.uid, 1e6 * (record.latency or 0))
+            return found
+        offset += ONCE
+    log.info("%s: no record for %s", program.name, target.key)
+    return None
 
 
 def fastest(records: Sequence[Record], program: Program) -> tuple[Record, Schedule] | None:
-    """The fastest record that replays: confirmed ones first, last those that are upper bounds, because the
-    machine was busy; a candidate that failed once is none."""
+    """Of some records the fastest that replays, in the order of `Database.ranked`."""
     failed = {(r.sketch, r.decisions) for r in records if r.latency is None}
-    working = [r for r in records if r.trace is not None and (r.sketch, r.decisions) not in failed]
-    for record in sorted(working, key=lambda r: (not r.reliable, not r.confirmed, r.latency)):
+    working = [r for r in records if r.latency is not None and (r.sketch, r.decisions) not in failed]
+    return first_replaying(
+        sorted(working, key=lambda r: (not r.reliable, not r.confirmed, r.latency)), program
+    )
+
+
+def first_replaying(records: Sequence[Record], program: Program) -> tuple[Record, Schedule] | None:
+    for record in records:
         try:
             if record.trace is not None:
                 return record, record.trace.apply(program)

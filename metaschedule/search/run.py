@@ -107,6 +107,8 @@ class Run:
         finally:
             for task in self.open:
                 task.close()
+            for task in self.tasks:
+                task.finish()
 
     def work(self, propose: Callable[[], Batch | None], finish: Callable[[Batch], None]) -> None:
         """Have the batches measured that there are, as many at a time as can be. A program that cannot be

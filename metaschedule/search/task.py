@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
+import platform
 import random
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..cost import CostModel
-from ..database import Database, Record
+from ..database import Database, DatabaseError, Record, TuningRun
 from ..ir import Program
 from ..measure import Outcome
 from ..schedule import Schedule, TraceError
@@ -28,6 +30,15 @@ from .strategy import Strategy, StrategyMaker
 log = logging.getLogger("metaschedule")
 LEADERS = 8  # are measured again at the end, with what they must beat: single trials are noisy
 MOST_REPLAYED = 512  # records that a resumed run learns from: the latest
+
+
+class Call(NamedTuple):
+    """What a call of `tune` tells of itself to those who look at its runs; the budget is of all programs."""
+
+    uid: str
+    label: str
+    trials: int | None
+    minutes: float | None
 
 
 class MeasurerLike(Protocol):
@@ -57,6 +68,7 @@ class Task:
         measurer: MeasurerMaker,
         db: Database,
         seed: int,
+        call: Call,
     ) -> None:
         self.program, self.target, self.space, self.db, self.seed = program, target, space, db, seed
         self.history = History(program, space, model)
@@ -64,7 +76,9 @@ class Task:
         self._descends = getattr(self._strategies[0], "descends", False)
         self._make_measurer = measurer
         self._measurer: MeasurerLike | None = None
-        self._run = uuid.uuid4().hex
+        self._run, self._call = uuid.uuid4().hex, call
+        self._started, self._began = time.time(), time.monotonic()
+        self._position = 0  # in the database, up to which records are known
         self.untuned: Candidate | None = None
         self.records: list[Record] = []
         self._confirmed: list[Record] = []
@@ -131,14 +145,17 @@ class Task:
 
     def learn(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
         """Record what became of candidates, and learn from it."""
+        predicted = self.history.predict(candidates)  # by what was known when they were proposed
         records = [
-            self._record(candidate, outcome, trial=self.trials + n)
-            for n, (candidate, outcome) in enumerate(zip(candidates, outcomes, strict=True))
+            self._record(
+                candidate, outcome, trial=self.trials + n, predicted=cost if math.isfinite(cost) else None
+            )
+            for n, (candidate, outcome, cost) in enumerate(zip(candidates, outcomes, predicted, strict=True))
         ]
         self.records += records
         self.trials += len(records)
         self._has_news = True
-        self.db.add_all(records)
+        self.db.add_all(records, self._as_run())
         self._tell("model")
         begin = time.perf_counter()
         self._learn(candidates, records)
@@ -168,7 +185,7 @@ class Task:
         """Record what became of leaders."""
         records = [self._record(c, outcome, confirmed=True) for c, outcome in zip(leaders, outcomes)]
         self._confirmed += records
-        self.db.add_all(records)
+        self.db.add_all(records, self._as_run())
         self._is_settled = any(outcome.ok for outcome in outcomes)
 
     def _references(self) -> list[Candidate]:
@@ -178,6 +195,21 @@ class Task:
         former = fastest(self._confirmed, self.program)
         best = None if former is None else self._candidate(former[0])
         return [*found, best] if best is not None and best.key not in {c.key for c in found} else found
+
+    def finish(self) -> None:
+        """Let others know that nothing more will come."""
+        if any(record.run == self._run for record in (*self.records, *self._confirmed)):
+            try:
+                self.db.add_all([], self._as_run(self.stopped))
+            except DatabaseError as error:
+                log.warning("%s: how it ended is not recorded: %s", self.program.name, error)
+
+    def _as_run(self, stopped: str | None = None) -> TuningRun:
+        return TuningRun(
+            self._run, self.history.workload, self.target.key, self.space.name, self.seed,
+            self._call.uid, self._call.label, self.weight, self._call.trials, self._call.minutes,
+            self._started, time.time(), self.seconds, self.untuned_latency, stopped, platform.node(),
+        )  # fmt: skip
 
     def close(self) -> None:
         """End the measurer's processes; the next step starts others."""
@@ -229,7 +261,9 @@ class Task:
     def _recall(self) -> None:
         """Learn what earlier runs have recorded, and other processes meanwhile."""
         known = {record.uid for record in (*self.records, *self._confirmed)}
-        stored = self.db.records(self.program, self.target, space=self.space.name)
+        stored, self._position = self.db.records_since(
+            self._position, self.history.workload, self.target, space=self.space.name
+        )
         news = [record for record in stored if record.uid not in known]
         self._confirmed += [record for record in news if record.confirmed]
         trials = [record for record in news if not record.confirmed]
@@ -266,5 +300,6 @@ class Task:
             space=self.space.name,
             seed=self.seed,
             run=self._run,
+            elapsed=time.monotonic() - self._began,
             **fields,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -29,7 +30,7 @@ from .result import Result
 from .run import Budget, Run
 from .scheduler import SCHEDULERS
 from .strategy import Replay, StrategyMaker
-from .task import MeasurerMaker, Task
+from .task import Call, MeasurerMaker, Task
 
 TRIALS = 64  # per program, if no budget is given
 STRATEGIES: dict[str, StrategyMaker] = {
@@ -63,6 +64,7 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     threads: Threads | None = None,
     workers: str | Workers | None = None,
     progress: Listener | None = None,
+    label: str = "",
 ) -> Result | list[Result]:
     """Find the fastest candidate of a program's space, or of each of several programs.
 
@@ -80,7 +82,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     "exhaustive" or makes one from a `History`; `model` makes a cost model for a target; `measurer` makes a
     `Measurer`, for other limits or inputs:
     `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
-    `metaschedule.build`. `progress` is called with a `Progress` after every step.
+    `metaschedule.build`. `progress` is called with a `Progress` after every step. `label` says, in the
+    database, what the programs are of, as the name of a model.
 
     `workers` is where candidates are built and run: "local", by processes of this machine; "ray", on the
     cluster of RAY_ADDRESS or else by a Ray on this machine; "ray://host:10001", on another cluster; or
@@ -111,17 +114,19 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
             stack.callback(db.close)
         tasks: dict[tuple[str, str], Task] = {}
         asked = [(one, machine) for machine in machines for one in programs]
+        if trials is None and minutes is None:
+            trials = TRIALS
+        distinct = {(structural_hash(one), machine.key) for one, machine in asked}
+        total = None if trials is None else trials * len(distinct)
+        call = Call(uuid.uuid4().hex, label, total, minutes)
         for (one, machine), weight in zip(asked, list(weights or [None] * len(programs)) * len(machines)):
             key = structural_hash(one), machine.key
             if key not in tasks:
                 chosen = default_space(machine) if space is None else as_space(space)
-                tasks[key] = Task(one, machine, chosen, model(machine), maker, measurer, db, seed)
+                tasks[key] = Task(one, machine, chosen, model(machine), maker, measurer, db, seed, call)
             if weight is not None:
                 tasks[key].weight = (tasks[key].weight or 0.0) + weight
-        if trials is None and minutes is None:
-            trials = TRIALS
-        budget = Budget(None if trials is None else trials * len(tasks), minutes)
-        Run(list(tasks.values()), budget, choose, progress, place).tune()
+        Run(list(tasks.values()), Budget(total, minutes), choose, progress, place).tune()
         results = [tasks[structural_hash(one), machine.key].result() for one, machine in asked]
     return results[0] if isinstance(program, Program) and isinstance(target, (str, Target)) else results
 

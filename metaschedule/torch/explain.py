@@ -160,4 +160,5 @@ def tune(
     """
     found = tasks(models(model, args, kwargs))
     with opened(database) as db:
+        options = {"label": type(model).__name__, **options}
         return tune_programs(found, db, show, trials=trials, minutes=minutes, **options)

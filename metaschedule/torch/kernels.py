@@ -6,7 +6,6 @@ each set of weights; the code of both is shared by all layers that are equal.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -18,10 +17,8 @@ from ..ir import Program, numpy_dtype, structural_hash
 from ..measure.build import UNTUNED, BuildJob, build_all
 from ..measure.stage import KernelStage
 from ..runtime import ArgSpec, Executable
-from ..search.result import fastest
+from ..search.result import best_record
 from ..target import Target
-
-log = logging.getLogger("metaschedule")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +70,8 @@ class Compiler:
         return [found[key] for key in hashes]
 
     def _record(self, program: Program) -> Record | None:
-        """The fastest, which the log tells."""
-        records = self.database.records(program, self.target) if self.database else []
-        found = fastest(records, program)
-        if found is None:
-            log.info("%s: no record for %s", program.name, self.target.key)
-            return None
-        record, _ = found
-        log.info("%s: record %s of %.1f us", program.name, record.uid, 1e6 * (record.latency or 0))
-        return record
+        found = best_record(self.database, program, self.target) if self.database else None
+        return None if found is None else found[0]
 
 
 def loaded(stages: Sequence[KernelStage], record: Record | None) -> Compiled:

@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metaschedule as ms
-from metaschedule.database import Counts, Database, DatabaseError, Record
+from metaschedule.database import Counts, Database, DatabaseError, Record, TuningRun
+from metaschedule.database import database as databases
+from metaschedule.database import postgres as postgres_store
 from metaschedule.database.postgres import Postgres
+from metaschedule.database.schema import Rows
 from metaschedule.database.sqlite import SQLite
 from metaschedule.schedule import TraceError
 from tests.database.examples import PROGRAM, TARGET, WORKLOAD, candidate, failed, ok
@@ -243,6 +246,133 @@ def test_merge_adds_what_is_missing_and_only_once(db: Database, tmp_path: Path) 
     with pytest.raises(DatabaseError, match="no tuning database there"):
         db.merge(tmp_path / "missing.db")
     assert not (tmp_path / "missing.db").exists()
+
+
+def test_merge_brings_runs_and_more_than_a_page(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "PAGE", 3)
+    monkeypatch.setattr(postgres_store, "CHUNK", 2)
+    records = [ok(float(n), run="r", trial=n) for n in range(8)]
+    with ms.database.open(tmp_path / "other.db") as other:
+        other.add_program(PROGRAM)
+        other.add_all(records, TuningRun("r", WORKLOAD, TARGET.key, "", 0, "c", updated=1.0))
+        assert db.merge(other) == Counts(added=8, present=0)
+        assert db.merge(other) == Counts(added=0, present=8)
+        assert db.records() == records
+        assert db.runs() == other.runs() != []
+        assert db.workloads() == other.workloads()
+
+
+def test_a_run_is_stored_with_its_records_and_the_latest_counts(db: Database) -> None:
+    run = TuningRun("r", WORKLOAD, TARGET.key, "s", 3, "c", "Model", 2.0, 64, None, 10.0, 20.0, {"run": 1.5})
+    db.add_all([ok(run="r")], run)
+    assert db.runs() == [run]
+    later = replace(run, updated=30.0, seconds={"run": 3.0}, stopped="interrupted", untuned=2e-3)
+    db.add_all([], later)
+    db.add_all([], replace(run, updated=25.0))
+    assert db.runs() == [later]
+    assert len(db.records(run="r")) == 1
+    with pytest.raises(DatabaseError, match="call add_program"):
+        db.add_all([ok()], replace(run, uid="q", workload="unknown"))
+    assert db.count() == 1
+
+
+def test_pages(db: Database) -> None:
+    records = [ok(float(n), trial=n) for n in range(7)]
+    db.add_all(records)
+    assert db.count() == db.count(PROGRAM, TARGET) == 7
+    assert db.records(limit=3) == records[:3]
+    assert db.records(limit=3, offset=3) == records[3:6]
+    assert db.records(limit=3, offset=6) == records[6:]
+    assert db.records(limit=0) == db.records(offset=7) == []
+    first, position = db.records_since(0, limit=4)
+    assert first == records[:4]
+    rest, position = db.records_since(position, PROGRAM, TARGET)
+    assert rest == records[4:]
+    assert db.records_since(position) == ([], position)
+    db.add(records[0])
+    news = ok(9.0)
+    db.add_all([records[1], news])
+    assert db.records_since(position)[0] == [news]
+    assert [r.latency for r in db.ranked(PROGRAM, TARGET, limit=2, offset=1)] == [1.0, 2.0]
+
+
+def test_summaries(db: Database) -> None:
+    other = ms.workloads.create("GMM", b=1, n=8, m=8, k=8)
+    db.add_program(other)
+    slower = TARGET.with_cores(1)
+    db.add(Record.of(other, TARGET, None, "ok", latency=1.0))
+    db.add_all([ok(3.0), ok(2.0), failed(), ok(2.5, confirmed=True)])
+    db.add(replace(failed("timeout"), target=slower.key))
+    first, second, third = db.summaries()
+    assert (first.name, first.target, first.outcomes) == (PROGRAM.name, TARGET.key, {"ok": 2, "crash": 1})
+    assert first.best is not None
+    assert first.best.latency == 2.5
+    assert (second.target, second.outcomes, second.best) == (slower.key, {"timeout": 1}, None)
+    assert third.workload == ms.structural_hash(other)
+    assert db.summaries(limit=1, offset=1) == [second]
+
+
+def candidates(count: int) -> list[ms.Trace]:
+    """Different ones."""
+    return list(dict.fromkeys(candidate(seed) for seed in range(10 * count)))[:count]
+
+
+def test_a_candidate_that_failed_once_is_not_ranked(db: Database) -> None:
+    fast, slow = candidates(2)
+    db.add_all(
+        [Record.of(WORKLOAD, TARGET, trace, "ok", latency=t) for trace, t in ((fast, 1.0), (slow, 2.0))]
+    )
+    db.add(Record.of(WORKLOAD, TARGET.with_cores(1), fast, "crash"))  # elsewhere
+    assert [r.trace for r in db.ranked(PROGRAM, TARGET)] == [fast, slow]
+    db.add(Record.of(WORKLOAD, TARGET, fast, "wrong"))
+    assert [r.trace for r in db.ranked(PROGRAM, TARGET)] == [slow]
+
+
+def test_prune_keeps_the_records_of_the_fastest_candidates(db: Database) -> None:
+    *traces, unlucky = candidates(6)
+    other = ms.workloads.create("GMM", b=1, n=8, m=8, k=8)
+    db.add_program(other)
+    lone = Record.of(other, TARGET, None, "ok", latency=1.0)
+    trials = [Record.of(WORKLOAD, TARGET, t, "ok", latency=1.0 + n) for n, t in enumerate(traces)]
+    again = Record.of(WORKLOAD, TARGET, traces[3], "ok", latency=3.9, confirmed=True)
+    elsewhere = replace(trials[4], uid="e", target="elsewhere")
+    doubtful = [Record.of(WORKLOAD, TARGET, unlucky, "ok", latency=0.1)]
+    doubtful.append(Record.of(WORKLOAD, TARGET, unlucky, "wrong"))
+    db.add_all([*trials, again, elsewhere, lone, *doubtful, failed()])
+    best = db.best(PROGRAM, TARGET)
+    assert best == again
+    assert db.prune(keep=2) == 3 + 2 + 1
+    assert db.records() == [trials[0], trials[3], again, elsewhere, lone]
+    assert db.best(PROGRAM, TARGET) == best
+    assert best.trace == traces[3]
+    assert db.prune(keep=1) == 1
+    assert db.records(PROGRAM, TARGET) == [trials[3], again]
+    assert db.prune(keep=1) == 0
+    db.add(trials[0])
+    assert db.records()[-1].trace == traces[0]
+
+
+HOSTILE = [
+    "'; DROP TABLE records; --",
+    "%s %(x)s :x",
+    "<script>alert(1)</script>",
+    "a\0b\x1a0",
+    "\u202e\U0001f680",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_are_only_names(db: Database, text: str) -> None:
+    record = Record.of(WORKLOAD, text, None, "ok", latency=1.0, detail=text, space=text, run=text)
+    db.add(record)
+    db.store.insert(Rows([(text, text, text)]))
+    assert db.records(target=text, space=text, run=text) == [record]
+    assert db.best(PROGRAM, text) == record
+    assert db.workloads()[-1] == (text, text, text)
+    assert db.summaries()[0].target == text
 
 
 def test_open_passes_databases_through(db: Database) -> None:

@@ -24,7 +24,7 @@ for trial in range(count) if count else itertools.count():
 """
 
 
-def writer(path: Path, run: str, count: int = 0) -> subprocess.Popen[str]:
+def writer(path: Path | str, run: str, count: int = 0) -> subprocess.Popen[str]:
     root = Path(ms.__file__).parent.parent
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path), run, str(count)],
@@ -34,7 +34,7 @@ def writer(path: Path, run: str, count: int = 0) -> subprocess.Popen[str]:
     )
 
 
-def trials(path: Path, run: str) -> list[int | None]:
+def trials(path: Path | str, run: str) -> list[int | None]:
     with ms.database.open(path) as db:
         return [r.trial for r in db.records() if r.run == run]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import metaschedule as ms
+from metaschedule.database.sqlite import SQLite
 from metaschedule.ir import Program
 from metaschedule.measure import Outcome
 from metaschedule.search import Evolutionary, Progress, best_schedule
@@ -116,6 +117,7 @@ def test_a_full_disk_keeps_the_best_so_far(tmp_path: Path, caplog: pytest.LogCap
     path = tmp_path / "tuning.db"
     with ms.database.open(path) as db:
         db.add_program(small())
+        assert isinstance(db.store, SQLite)
         (pages,) = db.store.connection.execute("PRAGMA page_count").fetchone()
         db.store.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
         few = partial(Evolutionary, chains=16, generations=2)
