@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,14 +176,14 @@ def test_a_forked_process_has_a_connection_of_its_own(url: str) -> None:
 
 
 @pytest.fixture
-def reader(postgres: Server, url: str) -> str:
+def reader(postgres: Server, url: str) -> Iterator[str]:
     """The address for a user who may only read."""
     filled(url).close()
     postgres.execute("DROP ROLE IF EXISTS reader")
     postgres.execute("CREATE ROLE reader LOGIN")
     for right in ("USAGE ON SCHEMA metaschedule", "SELECT ON ALL TABLES IN SCHEMA metaschedule"):
         postgres.execute(f"GRANT {right} TO reader", url)
-    yield url.replace("owner@", "reader@")  # pyright: ignore
+    yield url.replace("owner@", "reader@")
     postgres.execute("DROP OWNED BY reader", url)
 
 
@@ -219,6 +220,7 @@ def test_tables_that_a_reader_may_not_bring_up_to_date(postgres: Server, url: st
     with ms.database.open(url) as db:  # their owner
         db.add(ok(1.0, disturbed=0.25))
         assert [r.disturbed for r in db.records()] == [0.0, 0.25]
+    postgres.execute("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA metaschedule TO reader", url)
     with ms.database.open(reader) as db:
         db.add(ok(1.0))
 
