@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -179,12 +180,12 @@ def test_a_forked_process_has_a_connection_of_its_own(url: str) -> None:
 def reader(postgres: Server, url: str) -> Iterator[str]:
     """The address for a user who may only read."""
     filled(url).close()
-    postgres.execute("DROP ROLE IF EXISTS reader")
     postgres.execute("CREATE ROLE reader LOGIN")
     for right in ("USAGE ON SCHEMA metaschedule", "SELECT ON ALL TABLES IN SCHEMA metaschedule"):
         postgres.execute(f"GRANT {right} TO reader", url)
     yield url.replace("owner@", "reader@")
     postgres.execute("DROP OWNED BY reader", url)
+    postgres.execute("DROP ROLE reader")
 
 
 def test_a_user_who_may_only_read(url: str, reader: str) -> None:
@@ -200,6 +201,31 @@ def test_a_user_who_may_only_read(url: str, reader: str) -> None:
         assert db.count() == 1
     with ms.database.open(url, readonly=True) as db, pytest.raises(DatabaseError, match="read-only, because"):
         db.add(ok())
+
+
+def test_the_users_of_the_guide(postgres: Server) -> None:
+    guide = (Path(ms.__file__).parent.parent / "docs" / "cluster.md").read_text()
+    (block,) = re.findall(r"```sql\n(.*?)```", guide, re.DOTALL)
+    first, second = re.split(r"--.*\n", block)
+    for statement in first.split(";")[:-1]:
+        postgres.execute(statement)
+    tuner, reader = postgres.url("tuning", "tuner"), postgres.url("tuning", "reader")
+    try:
+        with filled(tuner) as db:
+            db.add(ok())
+        postgres.execute(second, postgres.url("tuning"))
+        with ms.database.open(reader) as db:
+            assert db.best(PROGRAM, TARGET) is not None
+            with pytest.raises(DatabaseError, match="GRANT"):
+                db.add(ok())
+        for text in ("INDEX records_by_rank", "TABLE runs"):
+            postgres.execute("DROP " + text.replace(" ", " metaschedule."), tuner)
+        filled(tuner).close()  # makes them again, and the reader may read them
+        with ms.database.open(reader) as db:
+            assert db.runs() == []
+    finally:
+        postgres.execute("DROP DATABASE tuning WITH (FORCE)")
+        postgres.execute("DROP ROLE tuner, reader")
 
 
 def test_tables_that_a_reader_may_not_bring_up_to_date(postgres: Server, url: str, reader: str) -> None:
