@@ -17,6 +17,12 @@ from tests.database.examples import PROGRAM, TARGET, WORKLOAD, failed, ok
 from tests.postgres import Server
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no cell of a table is broken."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+
 @pytest.fixture(params=["file", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "file":
