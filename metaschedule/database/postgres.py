@@ -90,7 +90,7 @@ class Postgres:
             ) from None
         self._driver = psycopg
         self._lock = threading.RLock()
-        self._process = os.getpid()
+        self._process, self._closed = os.getpid(), False
         self._connection: Connection | None = None
         try:
             self._connection = self._connect()
@@ -122,7 +122,7 @@ class Postgres:
         batches = [rows._replace(records=chunks[0]), *(Rows(records=chunk) for chunk in chunks[1:])]
 
         def add(connection: Connection) -> int:
-            return sum(connection.execute(INSERT, arrays(batch)).fetchone()[0] for batch in batches)
+            return sum(fetch_row(connection, INSERT, arrays(batch))[0] for batch in batches)
 
         added = self._recover(add if len(batches) == 1 else in_transaction(add))
         return Counts(added, len(rows.records) - added)
@@ -139,7 +139,7 @@ class Postgres:
         return self._recover(in_transaction(work))
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._closed = self._connection, None, True
         if connection is not None and self._process == os.getpid():
             connection.close()
 
@@ -163,6 +163,8 @@ class Postgres:
         """Do something that may be done twice; on another connection, if this one is lost."""
         deadline, pause = 0.0, 0.0
         with self._lock:
+            if self._closed:
+                raise DatabaseError(f"{self.name}: closed; open it again")
             if self._process != os.getpid():  # the connection is the parent's
                 self._connection, self._process = None, os.getpid()
             while True:
@@ -227,8 +229,7 @@ class Postgres:
             ) from None
 
     def _missing(self, connection: Connection) -> list[str]:
-        row = connection.execute(PRESENT).fetchone()  # pyright: ignore
-        comment, names = row if row else ("", [])
+        comment, names = fetch_row(connection, PRESENT)
         version = re.fullmatch(r"tuning records, version (\d+)", comment or "")
         check_version(self.name, int(version[1]) if version else 0)
         if names and not version:
@@ -249,9 +250,15 @@ SELECT (SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspn
 
 def create_schema(connection: Connection) -> None:
     """The schema, or an empty one that a server's administrator has made for this user, is marked as ours."""
-    if connection.execute("SELECT to_regnamespace('metaschedule') IS NULL").fetchone()[0]:
+    if fetch_row(connection, "SELECT to_regnamespace('metaschedule') IS NULL")[0]:
         connection.execute("CREATE SCHEMA metaschedule")
     connection.execute(f"COMMENT ON SCHEMA metaschedule IS 'tuning records, version {VERSION}'")  # pyright: ignore
+
+
+def fetch_row(connection: Connection, statement: Any, values: Any = None) -> tuple[Any, ...]:
+    """The one row that there is."""
+    (row,) = connection.execute(statement, values).fetchall()
+    return row
 
 
 def in_transaction(

@@ -375,6 +375,14 @@ def test_names_are_only_names(db: Database, text: str) -> None:
     assert db.summaries()[0].target == text
 
 
+def test_a_closed_database_is_closed(place: str | Path | None) -> None:
+    db = ms.database.open(place)
+    db.close()
+    db.close()
+    with pytest.raises(DatabaseError, match="closed"):
+        db.records()
+
+
 def test_open_passes_databases_through(db: Database) -> None:
     assert ms.database.open(db) is db
 
