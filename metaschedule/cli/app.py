@@ -15,6 +15,7 @@ from ..measure import MeasureError
 from ..report.contestants import ContestantError
 from ..schedule import TraceError
 from .bench import commands as bench
+from .cluster import commands as cluster
 from .db import commands as db
 from .doctor import doctor
 from .output import forgive_broken_pipes
@@ -38,6 +39,7 @@ app.command()(space)
 app.command()(show)
 app.command()(doctor)
 app.add_typer(bench, name="bench")
+app.add_typer(cluster, name="cluster")
 app.add_typer(db, name="db")
 
 

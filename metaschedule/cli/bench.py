@@ -23,7 +23,7 @@ from ..report.operators import Interrupted, Row, compare_all, geometric_means
 from ..report.table import TITLES, cells, in_markdown
 from ..search import Progress
 from ..target import resolve
-from .options import PLACE, Quiet, Seed, check_database
+from .options import PLACE, Quiet, Seed, Workers, check_database, find_workers
 from .output import INTERRUPTED, Status, progress_console, result_console
 
 commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
@@ -52,6 +52,7 @@ def operators(
     seed: Seed = 0,
     tvm_trials: Annotated[int, typer.Option(min=1, help="TVM's trials for each")] = 128,
     tvm_cache: Annotated[Path, typer.Option(help="TVM's environment and its records")] = CACHE,
+    workers: Workers = "local",
     as_json: Annotated[Path | None, typer.Option("--json", help="file to write the figures to")] = None,
     chart: Annotated[Path | None, typer.Option(help="SVG file to draw the ratios in")] = None,
     markdown: Annotated[Path | None, typer.Option(help="file to write the tables to")] = None,
@@ -78,7 +79,15 @@ def operators(
             best = microseconds(p.latency)
             tell(f"{p.program}: {p.trials} of {p.budget} trials, best {best}{now}{time_left(p.left)}")
 
-        contestants = [Ours(database.open(db), target, trials, seed, show), *others]
+        place = stack.enter_context(find_workers(workers))
+        kinds = {node.target.key for node in place.nodes()}
+        if target.key not in kinds:
+            raise typer.BadParameter(
+                f"what is tuned is compared on this machine, {target.key}, and the cluster has "
+                f"{', '.join(kinds)}",
+                param_hint="--workers",
+            )
+        contestants = [Ours(database.open(db), target, trials, seed, show, place), *others]
         for contestant in contestants:
             stack.callback(contestant.close)
         groups = [group for group in groups if group]

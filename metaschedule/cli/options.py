@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 import typer
 
+from .. import measure
 from ..database.postgres import is_address, secrets
 from ..target import Target, resolve
 from ..validation import redact
@@ -15,6 +17,12 @@ LARGEST_SEED = 2**63 - 1  # that a record can hold
 
 Seed = Annotated[int, typer.Option(min=-LARGEST_SEED, max=LARGEST_SEED, help="of the random numbers")]
 Config = Annotated[int, typer.Option(min=0, help="configuration of the workload")]
+Workers = Annotated[
+    str,
+    typer.Option(
+        help="where to build and measure: local, ray (the cluster of RAY_ADDRESS) or ray://HOST:PORT"
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress, only the result")]
 
 
@@ -39,11 +47,18 @@ def check_minutes(value: float | None) -> float | None:
     return value
 
 
-def find_target(name: str) -> Target:
+def find_target(name: str, workers: measure.Workers | None = None) -> Target:
     try:
-        return resolve(name)
+        return workers.resolve(name) if workers else resolve(name)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--target") from error
+
+
+def find_workers(name: str) -> AbstractContextManager[measure.Workers]:
+    try:
+        return measure.open_workers(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--workers") from error
 
 
 def check_choice(value: str, choices: tuple[str, ...], option: str) -> str:

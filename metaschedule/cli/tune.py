@@ -13,7 +13,18 @@ from ..report.display import Display, summary
 from ..search import Result, tune
 from ..search.run import INTERRUPTED as BY_CTRL_C
 from ..search.tune import STRATEGIES
-from .options import PLACE, Config, Quiet, Seed, check_choice, check_database, check_minutes, find_target
+from .options import (
+    PLACE,
+    Config,
+    Quiet,
+    Seed,
+    Workers,
+    check_choice,
+    check_database,
+    check_minutes,
+    find_target,
+    find_workers,
+)
 from .output import INTERRUPTED, progress_console, result_console
 from .programs import find_tasks
 
@@ -35,6 +46,7 @@ def command(
     seed: Seed = 0,
     target: Annotated[str, typer.Option(help="machine to tune for")] = "native",
     strategy: Annotated[str, typer.Option(help="evolutionary, random or exhaustive")] = "evolutionary",
+    workers: Workers = "local",
     as_json: Annotated[bool, typer.Option("--json", help="for scripts")] = False,
     quiet: Quiet = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log what happens")] = False,
@@ -43,7 +55,6 @@ def command(
     exit code 130."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
-    machine = find_target(target)
     check_choice(strategy, tuple(STRATEGIES), "--strategy")
     names = workloads.names() if programs == ["all"] else programs
     found = {name: find_tasks(name, config) for name in names}
@@ -52,19 +63,22 @@ def command(
         raise typer.BadParameter(
             "models are tuned for torch's threads, programs for all cores: tune them apart"
         )
-    machine = machine if threads is None else machine.with_cores(threads)
     work = {
         program.name: workloads.operations(program if ":" in name else name, config)
         for name, tasks in found.items()
         for program in tasks.programs
     }
-    with Display(progress_console(as_json, quiet), work, machine) as display:
-        results: list[Result] = tune(
-            [program for tasks in found.values() for program in tasks.programs],
-            weights=[weight for tasks in found.values() for weight in tasks.weights],
-            trials=trials, minutes=minutes, seed=seed, database=db, target=machine, strategy=strategy,
-            threads=threads, progress=display.update, label=", ".join(names),
-        )  # fmt: skip
+    with find_workers(workers) as place:
+        machine = find_target(target, place)
+        machine = machine if threads is None else machine.with_cores(threads)
+        with Display(progress_console(as_json, quiet), work, machine, place.nodes()) as display:
+            results: list[Result] = tune(
+                [program for tasks in found.values() for program in tasks.programs],
+                weights=[weight for tasks in found.values() for weight in tasks.weights],
+                trials=trials, minutes=minutes, seed=seed, database=db, target=machine, strategy=strategy,
+                threads=threads, progress=display.update, workers=place,
+                label=", ".join(names),
+            )  # fmt: skip
     if as_json:
         print(json.dumps([as_data(r) for r in results]))
     else:
@@ -74,7 +88,7 @@ def command(
             console.print(str(results[0].trace), markup=False, highlight=False, soft_wrap=True)
     if any(r.stopped == BY_CTRL_C for r in results):
         raise typer.Exit(INTERRUPTED)
-    if any(r.best is None for r in results):
+    if any(r.best is None or r.failed for r in results):
         raise typer.Exit(1)
 
 

@@ -2,6 +2,7 @@
 
 from .local import LocalWorkers
 from .measurer import Measurer
+from .named import open_workers
 from .outcome import KINDS, Limits, MeasureError, Outcome, WorkersError
 from .workers import Node, Workers
 
@@ -15,4 +16,5 @@ __all__ = [
     "Outcome",
     "Workers",
     "WorkersError",
+    "open_workers",
 ]

@@ -13,7 +13,7 @@ from ..errors import ScheduleError, VerifyError
 from ..ir import Buffer, Program
 from ..runtime import ArgSpec, Kernel
 from ..target import Target
-from .build import REFERENCE, UNKNOWN, BuildJob, stages_of
+from .build import REFERENCE, UNKNOWN, BuildJob
 from .local import LocalWorkers
 from .numerics import amplification, exact_magnitude, tolerance
 from .outcome import Limits, Outcome, one_line
@@ -142,7 +142,7 @@ class Measurer:
                 self._tell(len(entries) + 1, len(jobs))
                 seconds = reply.get("seconds", 0.0)
                 if reply["kind"] == "ok":
-                    entries[job.key] = Built(stages_of(reply, code), seconds, self._tolerance(jobs[job.key]))
+                    entries[job.key] = Built(reply, code, seconds, self._tolerance(jobs[job.key]))
                 elif reply["kind"] == UNKNOWN:
                     unknown.append(job.key)
                 else:

@@ -11,7 +11,7 @@ from ..ir import Program
 from ..runtime import ArgSpec
 from ..script import parse
 from ..target import Target
-from .frames import Frame
+from .frames import Frame, Header
 from .outcome import Limits
 from .stage import KernelStage, cut, join
 
@@ -60,22 +60,23 @@ class Workload:
 
 @dataclass(frozen=True)
 class Built:
-    """Kernels with their code; `seconds` is what building took, `tolerance` how far results may be off."""
+    """Kernels with their code, as a builder gave them: who passes them on need not decode them. `seconds` is
+    what building took, `tolerance` how far results may be off."""
 
-    stages: Sequence[KernelStage]
+    header: Header
+    code: bytes
     seconds: float
     tolerance: float
 
+    @property
+    def stages(self) -> list[KernelStage]:
+        return list(map(KernelStage.from_json, self.header["stages"], cut(self.header["sizes"], self.code)))
+
     def pack(self) -> Frame:
-        sizes, code = join([stage.code for stage in self.stages])
-        header = {"stages": [stage.to_json() for stage in self.stages], "sizes": sizes}
-        return header | {"seconds": self.seconds, "tolerance": self.tolerance}, code
+        kernels = {"stages": self.header["stages"], "sizes": self.header["sizes"]}
+        return kernels | {"seconds": self.seconds, "tolerance": self.tolerance}, self.code
 
     @staticmethod
     def unpack(frame: Frame) -> Built:
         header, code = frame
-        codes = cut(header["sizes"], code)
-        stages = [
-            KernelStage.from_json(data, part) for data, part in zip(header["stages"], codes, strict=True)
-        ]
-        return Built(stages, header["seconds"], header["tolerance"])
+        return Built(header, code, header["seconds"], header["tolerance"])

@@ -6,11 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..measure import Node
 from ..measure.peak import measured_peak
 from ..search import Progress as Snapshot
 from ..search import Result
@@ -31,11 +33,15 @@ PHASES = {
 class Display:
     """A live table on a terminal; elsewhere a line per step, and some within long ones."""
 
-    def __init__(self, console: Console, work: Mapping[str, int], target: Target) -> None:
-        """`work` is how many floating-point operations each program takes."""
+    def __init__(
+        self, console: Console, work: Mapping[str, int], target: Target, nodes: Sequence[Node] = ()
+    ) -> None:
+        """`work` is how many floating-point operations each program takes; `nodes` are the machines that
+        run it, if not this one."""
         self.console = console
         self.work = work
-        self.peak = measured_peak(target)  # GFLOPS, before anything else runs
+        known = [node.peak for node in nodes if node.peak and node.target.cpu == target.cpu]
+        self.peak = known[0] if known else measured_peak(target)  # GFLOPS, before anything else runs
         self.rows: dict[int, Snapshot] = {}
         self.last: Snapshot | None = None
         self.told = self.heard = time.monotonic()  # when the last line was printed; when the last news came
@@ -89,7 +95,8 @@ class Display:
             lines.append(Text(f"{p.program}: {microseconds(p.latency)}"))
         if self.console.width < NARROW:
             return Group(Text(self.headline(self.last)), *lines)
-        return Group(Text(self.headline(self.last)), table)
+        parts = [Text(self.headline(self.last)), table]
+        return Group(*parts, node_table(self.last.nodes)) if self.last.nodes else Group(*parts)
 
     def headline(self, p: Snapshot) -> str:
         since = time.monotonic() - self.heard
@@ -98,6 +105,17 @@ class Display:
         where = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in p.seconds.items())
         now = f"; {p.program}: {phase(p)}" if phase(p) else ""
         return f"{p.trials}{of} trials, {p.elapsed + since:.0f} s{time_left(left)} ({where}){now}"
+
+
+def node_table(nodes: Sequence[Node]) -> Table:
+    """The machines of a cluster, and what each does."""
+    table = Table("machine", "kind", "now", "program", "trials", "a minute", "disturbed", box=box.SIMPLE)
+    for node in nodes:
+        kind = f"{node.target.cpu}, {node.target.cores} cores"
+        disturbed = f"{node.disturbed:.0%}" if node.trials else "-"
+        rate = f"{node.rate:.0f}"
+        table.add_row(node.name, kind, node.state, node.program, str(node.trials), rate, disturbed)
+    return table
 
 
 def phase(p: Snapshot) -> str:

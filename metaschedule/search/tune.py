@@ -15,8 +15,7 @@ from .. import database as databases
 from ..cost import CostModel, Learned
 from ..database import Database
 from ..ir import Program, structural_hash
-from ..measure import LocalWorkers, Measurer, Workers
-from ..measure.cluster import RayWorkers
+from ..measure import LocalWorkers, Measurer, Workers, open_workers
 from ..schedule import Schedule
 from ..space import as_space
 from ..space.space import SpaceLike
@@ -103,8 +102,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     maker = named(strategy, STRATEGIES, "strategy") if isinstance(strategy, str) else strategy
     choose = named(scheduler, SCHEDULERS, "scheduler")
     with ExitStack() as stack:
-        place = find_workers(workers, stack)
-        measurer = with_workers(measurer, place, workers is not None)
+        place = stack.enter_context(open_workers(workers))
+        measurer = with_workers(measurer, place)
         names = [target] if isinstance(target, (str, Target)) else list(target)
         machines = [place.resolve(name) for name in names]
         if threads is not None:
@@ -131,22 +130,11 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     return results[0] if isinstance(program, Program) and isinstance(target, (str, Target)) else results
 
 
-def find_workers(workers: str | Workers | None, stack: ExitStack) -> Workers:
-    """The workers that a name stands for, which `stack` closes."""
-    if isinstance(workers, Workers):
-        return workers
-    if workers in (None, "local"):
-        return stack.enter_context(LocalWorkers())
-    if workers == "ray" or str(workers).startswith("ray://"):
-        return stack.enter_context(RayWorkers(str(workers)))
-    raise ValueError(f"there are no workers {shown(workers)}; there are local, ray and ray://HOST:PORT")
-
-
-def with_workers(measurer: MeasurerMaker, workers: Workers, is_wanted: bool) -> MeasurerMaker:
+def with_workers(measurer: MeasurerMaker, workers: Workers) -> MeasurerMaker:
     """A maker of measurers that use these workers, if it is one of such that take any."""
     if "workers" in signature(measurer).parameters:
         return partial(measurer, workers=workers)  # pyright: ignore[reportCallIssue]
-    if is_wanted:
+    if not isinstance(workers, LocalWorkers):
         raise ValueError("tune: with workers a measurer must take them, as Measurer(..., workers=...) does")
     return measurer
 

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from .. import database as databases
 from ..ir import Program, changed, structural_hash
+from ..measure import open_workers
 from ..report.display import Display, summary
 from ..search import Result, tune
-from ..target import resolve
 from ..workloads import operations
 from .pipeline import Pieces
 
@@ -58,8 +58,10 @@ def tune_programs(
         return tune(programs, **options)
     console = Console(stderr=True)
     work = {program.name: operations(program) for program in programs}
-    with Display(console, work, resolve("native").with_cores(threads)) as display:
-        results = tune(programs, progress=display.update, **options)
+    with open_workers(options.pop("workers", None)) as workers:
+        machine = workers.resolve("native").with_cores(threads)
+        with Display(console, work, machine, workers.nodes()) as display:
+            results = tune(programs, progress=display.update, workers=workers, **options)
     console.print(summary(results, display, console.width))
     return results
 

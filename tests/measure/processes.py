@@ -10,12 +10,25 @@ from pathlib import Path
 
 def children(parent: int | None = None) -> list[int]:
     """Children of a process (default: this one), zombies included."""
-    tasks = Path(f"/proc/{parent or os.getpid()}/task").glob("*/children")
-    return [int(pid) for task in tasks for pid in task.read_text().split()]
+    found: list[int] = []
+    for task in Path(f"/proc/{parent or os.getpid()}/task").glob("*/children"):
+        try:
+            found += map(int, task.read_text().split())
+        except OSError:  # it has ended meanwhile
+            pass
+    return found
+
+
+def descendants(parent: int | None = None) -> list[int]:
+    """Children of a process, their children, and so on."""
+    found: list[int] = []
+    for pid in children(parent):
+        found += [pid, *descendants(pid)]
+    return found
 
 
 def workers(role: str, parent: int | None = None) -> list[int]:
-    """Those that are workers of a role ("build" or "run")."""
+    """Descendants that are workers of a role ("build" or "run")."""
 
     def is_worker(pid: int) -> bool:
         try:
@@ -24,7 +37,7 @@ def workers(role: str, parent: int | None = None) -> list[int]:
             return False
         return b"metaschedule.measure.worker" in words and role.encode() in words
 
-    return [pid for pid in children(parent) if is_worker(pid)]
+    return [pid for pid in descendants(parent) if is_worker(pid)]
 
 
 def alive(pid: int) -> bool:

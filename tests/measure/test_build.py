@@ -7,8 +7,11 @@ import pytest
 from metaschedule import Schedule, workloads
 from metaschedule.errors import ScheduleError
 from metaschedule.ir import Program
+from metaschedule.measure import Limits, Measurer
 from metaschedule.measure.build import FEW, UNTUNED, BuildJob, build_all, build_here, build_in_workers
 from metaschedule.runtime import Kernel
+from metaschedule.schedule import register_intrinsic
+from metaschedule.script import parse
 from metaschedule.target import resolve
 from tests.measure.processes import children
 
@@ -55,3 +58,35 @@ def test_interrupted_it_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(KeyboardInterrupt):
         build_all(untuned_jobs(FEW + 2), TARGET)
     assert children() == before
+
+
+def test_an_instruction_of_the_users_is_lowered_here() -> None:
+    """Builders do not know it: no module of the user's is imported there."""
+    description = """
+def pairs(A: T.Tensor((4, 2), "int16"), B: T.Tensor((4, 2), "int16"), C: T.Output((4,), "int32")):
+    for i, k in T.grid(4, 2):
+        C[i] = C[i] + T.cast(A[i, k], "int32") * T.cast(B[i, k], "int32")
+"""
+    code = """
+        %a = sext <8 x i16> %A to <8 x i32>
+        %b = sext <8 x i16> %B to <8 x i32>
+        %p = mul <8 x i32> %a, %b
+        %even = shufflevector <8 x i32> %p, <8 x i32> poison, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+        %odd = shufflevector <8 x i32> %p, <8 x i32> poison, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+        %both = add <4 x i32> %even, %odd
+        add <4 x i32> %C, %both
+    """
+    register_intrinsic("test.built_pairs", parse(description), instruction=code)
+    text = """
+def lanes(A: T.Tensor((8, 2), "int16"), B: T.Tensor((8, 2), "int16"), C: T.Tensor((8,), "int32"),
+          D: T.Output((8,), "int32")):
+    for i in T.vectorized(8):
+        D[i] = {value}
+"""
+    product = 'T.cast(A[i, {k}], "int32") * T.cast(B[i, {k}], "int32")'
+    as_written = f"C[i] + {product.format(k=0)} + {product.format(k=1)}"
+    called = 'T.instruction("test.built_pairs", C[i], A[i, 0], A[i, 1], B[i, 0], B[i, 1])'
+    program, candidate = (parse(text.format(value=value)) for value in (as_written, called))
+    with Measurer(program, threads=1, limits=Limits(run_seconds=60)) as m:
+        (outcome,) = m.measure([candidate])
+    assert outcome.ok, outcome.detail

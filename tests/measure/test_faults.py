@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metaschedule.measure import Limits, Measurer, Outcome
+from metaschedule.measure import Limits, Measurer, Outcome, Workers
 from tests.measure import faulty_kernels as faulty
 
 EXPECTED = {
@@ -31,9 +31,10 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, Outcome]:
+def outcomes(place: Workers) -> dict[str, Outcome]:
     """All in one batch, so that each runs after another's fault."""
-    with Measurer(faulty.program(), limits=Limits(run_seconds=1.0, memory=1 << 30)) as m:
+    limits = Limits(run_seconds=1.0, memory=1 << 30)
+    with Measurer(faulty.program(), limits=limits, workers=place) as m:
         results = m.measure([getattr(faulty, name) for name in EXPECTED])
     return dict(zip(EXPECTED, results, strict=True))
 
@@ -51,8 +52,8 @@ def test_recorded_as_what_it_is(outcomes: dict[str, Outcome], name: str) -> None
 @pytest.mark.parametrize(
     ("limits", "kind"), [(Limits(memory=64 << 20), "out of memory"), (Limits(build_seconds=0.5), "timeout")]
 )
-def test_building_has_limits_too(limits: Limits, kind: str) -> None:
-    with Measurer(faulty.program(), limits=limits) as m:
+def test_building_has_limits_too(place: Workers, limits: Limits, kind: str) -> None:
+    with Measurer(faulty.program(), limits=limits, workers=place) as m:
         long, good = m.measure([faulty.long_to_build(30_000), faulty.GOOD])
     assert long.kind == kind, long.detail
     assert good.ok, good.detail

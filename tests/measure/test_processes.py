@@ -12,22 +12,27 @@ from collections.abc import Iterator
 
 import pytest
 
-from metaschedule.measure import Limits, Measurer
+from metaschedule.measure import Limits, Measurer, Workers
 from tests.measure import faulty_kernels as faulty
-from tests.measure.processes import alive, children, eventually, workers
+from tests.measure.conftest import NEEDS_RAY
+from tests.measure.processes import alive, children, descendants, eventually, workers
 
 HANGS = """
-from metaschedule.measure import Limits, Measurer
+import sys
+from metaschedule.measure import Limits, Measurer, open_workers
 from tests.measure import faulty_kernels as faulty
-with Measurer(faulty.program(), limits=Limits(run_seconds=100)) as m:
+with (
+    open_workers(sys.argv[1]) as workers,
+    Measurer(faulty.program(), limits=Limits(run_seconds=100), workers=workers) as m,
+):
     print(m.measure([faulty.GOOD])[0].kind, flush=True)
     m.measure([faulty.LOOPS_FOR_EVER])
 """
 
 
 @pytest.fixture(scope="module")
-def measurer() -> Iterator[Measurer]:
-    with Measurer(faulty.program()) as m:
+def measurer(place: Workers) -> Iterator[Measurer]:
+    with Measurer(faulty.program(), workers=place) as m:
         yield m
 
 
@@ -46,7 +51,7 @@ def test_a_killed_worker_costs_no_candidate(measurer: Measurer, role: str) -> No
 
 def test_a_worker_killed_while_idle_is_replaced(measurer: Measurer) -> None:
     measurer.measure([faulty.GOOD])
-    for pid in children():
+    for pid in workers("build") + workers("run"):
         os.kill(pid, signal.SIGKILL)
     assert [o.kind for o in measurer.measure([faulty.GOOD] * 3)] == ["ok"] * 3
 
@@ -70,24 +75,25 @@ def test_a_broken_batch_leaves_no_stale_answers(measurer: Measurer) -> None:
     assert [o.kind for o in measurer.measure([faulty.SUBTRACTS, faulty.GOOD])] == ["wrong result", "ok"]
 
 
+@pytest.mark.parametrize("name", ["local", pytest.param("ray", marks=NEEDS_RAY)])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-def test_no_worker_survives_its_parent(end: signal.Signals) -> None:
+def test_no_worker_survives_its_parent(end: signal.Signals, name: str) -> None:
     """Not even one that is in an endless loop."""
     parent = subprocess.Popen(
-        [sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", HANGS, name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     try:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ok\n"
         time.sleep(0.3)
-        pids = children(parent.pid)
+        pids = descendants(parent.pid)
         assert workers("run", parent.pid)
         parent.send_signal(end)
-        assert parent.wait(20) != 0
+        assert parent.wait(60) != 0
     finally:
         parent.kill()
         parent.communicate()
-    assert eventually(lambda: not any(map(alive, pids)))
+    assert eventually(lambda: not any(map(alive, pids)), 60)
 
 
 def test_nothing_is_left_behind() -> None:
@@ -96,3 +102,11 @@ def test_nothing_is_left_behind() -> None:
         m.measure([faulty.SEGFAULTS, faulty.LOOPS_FOR_EVER, faulty.GOOD])
     assert os.listdir("/proc/self/fd") == files
     assert children() == processes
+
+
+def test_a_closed_measurer_leaves_no_runner_process(place: Workers) -> None:
+    before = workers("run")
+    with Measurer(faulty.program(), workers=place) as m:
+        assert m.measure([faulty.GOOD])[0].ok
+        assert set(workers("run")) - set(before)
+    assert eventually(lambda: not set(workers("run")) - set(before))

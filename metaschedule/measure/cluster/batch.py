@@ -119,6 +119,7 @@ class RemoteBatch:
 
     def _lose(self, runner: RemoteRunner, numbers: list[int], error: Exception) -> None:
         """A runner died, or hangs: its candidates go to another, or are given up."""
+        self._workers.check_head()
         self._workers.discard(runner, one_line(error))
         self._deaths.update(numbers)
         again = [n for n in numbers if self._deaths[n] < MOST_DEATHS]
@@ -141,6 +142,7 @@ class RayRunner:
         self._workers, self._key = workers, key
         self._workload = workers.put(workload.pack())
         self._reference: Any = None
+        self._used: set[RemoteRunner] = set()
         self._listener: Listener | None = None
 
     def establish(self, reference: Built | Outcome) -> None:
@@ -156,6 +158,7 @@ class RayRunner:
         self, runner: RemoteRunner, entries: Sequence[bytes], best: float | None, confirm: bool
     ) -> Any:
         """The future of a call of the actor's."""
+        self._used.add(runner)
         return runner.actor.run.remote(
             __version__, self._key, self._workload, self._reference, entries, best, confirm
         )
@@ -168,4 +171,6 @@ class RayRunner:
             self._listener(what, done, of, "")
 
     def close(self) -> None:
+        """Whoever waits for its results stops."""
         self.is_closed = True
+        self._workers.drop(self._used, self._key)

@@ -38,6 +38,7 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
     # Otherwise 127.0.0.1 becomes the address of the host.
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # 15 otherwise: whatever else runs would come first
     import ray
 
     return ray
@@ -46,20 +47,23 @@ def import_ray() -> Any:
 class Connection:
     """Ray as this process knows it. `address` is "ray" or that of a client's server, "ray://host:port"."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, join: bool = False) -> None:
+        """With `join` none is started: without RAY_ADDRESS it is the cluster of this machine."""
         self.ray = import_ray()
         self.is_ours = not self.ray.is_initialized()  # otherwise the caller's, who ends it
         self.is_local = False
         if self.is_ours:
-            self._connect(address)
+            self._connect(address, join)
         self.gcs = self._gcs_address(address)
 
-    def _connect(self, address: str) -> None:
+    def _connect(self, address: str, join: bool) -> None:
         options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         if address != "ray":
             options |= {"address": address}
         elif "RAY_ADDRESS" in os.environ:
             options |= {"address": os.environ["RAY_ADDRESS"]}
+        elif join:
+            options |= {"address": "auto"}
         else:
             self.is_local = True
             options |= {

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +28,7 @@ from ..workload import Built, Workload
 from . import gate
 
 REFUSED = "refused"  # the answer to who has another version
+MINUTE = 60.0  # seconds
 OPEN = 4  # workloads that have a process of their own, on a runner
 BUILDERS: dict[int, Pool] = {}  # of this process, by the memory that a job may take
 
@@ -54,12 +55,18 @@ def build(version: str, memory: int, seconds: Sequence[float], requests: Sequenc
         return [pack({"kind": REFUSED, "detail": why})] * len(requests)
     if memory not in BUILDERS:
         BUILDERS[memory] = Pool("build", 1, 2, {"memory": memory})
+        BUILDERS[memory].start()
     jobs = [Job(n, limit, *read(data)) for n, (limit, data) in enumerate(zip(seconds, requests, strict=True))]
     answers: dict[int, bytes] = {}
     with gate.computing():
         for job, frame in BUILDERS[memory].run(jobs):
             answers[job.key] = pack(*frame)
     return [answers[n] for n in range(len(jobs))]
+
+
+def probe() -> dict[str, Any]:
+    """What this machine is, without timing anything."""
+    return {"name": socket.gethostname(), "version": __version__, "target": resolve("native").to_json()}
 
 
 class RunnerActor:
@@ -73,24 +80,24 @@ class RunnerActor:
         self._open: OrderedDict[str, LocalRunner] = OrderedDict()
         self._now: dict[str, Any] = {"state": "idle", "program": "", "done": 0, "of": 0}
         self._progress = self._trials = self._disturbed = 0
+        self._finished: deque[tuple[float, int]] = deque()  # batches of the last minute: when, how many
         threading.Thread(target=self._end_with_lease, daemon=True).start()
 
     def describe(self) -> dict[str, Any]:
         """What this machine is."""
-        target = resolve("native")
         with gate.timing():
-            peak = measured_peak(target)
-        return {
-            "name": socket.gethostname(), "pid": os.getpid(), "version": __version__,
-            "target": target.to_json(), "peak": peak,
-        }  # fmt: skip
+            return probe() | {"pid": os.getpid(), "peak": measured_peak(resolve("native"))}
 
     @ray.method(concurrency_group="control")
     def status(self) -> dict[str, Any]:
         """What it does now; to be asked is to be heard of."""
         self._heard = time.monotonic()
-        counts = {"progress": self._progress, "trials": self._trials, "disturbed": self._disturbed}
-        return dict(self._now) | counts
+        while self._finished and self._finished[0][0] < self._heard - MINUTE:
+            self._finished.popleft()
+        return dict(self._now) | {
+            "progress": self._progress, "trials": self._trials, "disturbed": self._disturbed,
+            "rate": sum(count for _, count in self._finished), "pid": os.getpid(),
+        }  # fmt: skip
 
     @ray.method(concurrency_group="control")
     def look(self) -> dict[str, Any]:
@@ -117,14 +124,21 @@ class RunnerActor:
                 runner = self._runner(key, workload, reference)
                 outcomes = runner.confirm(built) if confirm else runner.run(built, best)
                 constraint = runner.constraint
-        except (MeasureError, ValueError) as error:
-            return pack({"error": one_line(str(error))})
+        except Exception as error:  # the workload's, or a bug: other nodes would fail as well
+            message = str(error) if isinstance(error, MeasureError) else error
+            return pack({"error": one_line(message)})
         finally:
             self._tell("idle")
         if not confirm:
             self._trials += len(outcomes)
+            self._finished.append((time.monotonic(), len(outcomes)))
             self._disturbed += sum(not outcome.reliable for outcome in outcomes)
         return pack({"outcomes": [asdict(outcome) for outcome in outcomes], "constraint": constraint})
+
+    def drop(self, key: str) -> None:
+        """End the process of a workload."""
+        if key in self._open:
+            self._open.pop(key).close()
 
     def _runner(self, key: str, workload: bytes, reference: bytes) -> LocalRunner:
         if key not in self._open:

@@ -18,7 +18,6 @@ from ..workers import Node
 
 AGREEMENT = 0.03  # of their peaks, by which two runners may differ that share a program
 WAKE_UP = 0.5  # seconds
-WINDOW = 60.0  # seconds over which trials a minute are counted
 
 
 @dataclass(eq=False)
@@ -29,12 +28,12 @@ class RemoteRunner:
     actor: Any
     node: Node
     is_busy: bool = False
-    died: str = ""  # of what
+    died: str = ""  # of what, and
+    ended: float = 0.0  # when
     heard: float = field(default_factory=time.monotonic)
     moved: float = field(default_factory=time.monotonic)
     progress: int = -1
     status: dict[str, Any] = field(default_factory=dict)
-    history: list[tuple[float, int]] = field(default_factory=list)  # (when, trials)
 
     def agrees(self, other: RemoteRunner) -> bool:
         """Whether what was timed on one may be compared with what was on the other."""
@@ -49,23 +48,22 @@ class RemoteRunner:
         if status["progress"] != self.progress or status["state"] in ("idle", "waiting"):
             self.moved, self.progress = self.heard, status["progress"]
         self.status = status
-        since = self.heard - WINDOW
-        self.history = [one for one in (*self.history, (self.heard, status["trials"])) if one[0] > since]
 
     def snapshot(self) -> Node:
         """What it is and does."""
-        (begin, before), *_, (end, after) = self.history * 2 or [(0.0, 0)] * 2
-        done, of = self.status.get("done", 0), self.status.get("of", 0)
-        state = self.died or self.status.get("state", "idle") + (f" {done}/{of}" if of > 1 else "")
-        trials = self.status.get("trials", 0)
-        return replace(
-            self.node,
-            state=state,
-            program=self.status.get("program", ""),
-            trials=trials,
-            rate=60 * (after - before) / (end - begin) if end > begin else 0.0,
-            disturbed=self.status.get("disturbed", 0) / max(1, trials),
-        )
+        return replace(self.node, **as_fields(self.status) | ({"state": self.died} if self.died else {}))
+
+
+def as_fields(status: dict[str, Any]) -> dict[str, Any]:
+    """What a `Node` says of what a runner does."""
+    if not status:
+        return {}
+    far = f" {status['done']}/{status['of']}" if status["of"] > 1 else ""
+    trials = status["trials"]
+    return {
+        "state": status["state"] + far, "program": status["program"], "trials": trials,
+        "rate": status["rate"], "disturbed": status["disturbed"] / max(1, trials),
+    }  # fmt: skip
 
 
 def can_run(target: Target, machine: Target) -> bool:
@@ -92,7 +90,8 @@ class Runners:
 
     def bury(self, runner: RemoteRunner, why: str) -> None:
         with self._changed:
-            runner.died = runner.died or why
+            if not runner.died:
+                runner.died, runner.ended = why, time.monotonic()
             self._changed.notify_all()
 
     def fitting(self, target: Target, home: RemoteRunner | None) -> list[RemoteRunner]:
@@ -100,6 +99,8 @@ class Runners:
         of its kind."""
         able = [runner for runner in self.alive if can_run(target, runner.node.target)]
         if home is None:
+            same = [r for r in able if r.node.target.with_cores(target.cores).key == target.key]
+            able = same or able
             kinds = [runner.node.target.key for runner in able]
             most = max(kinds, key=kinds.count, default="")
             return [runner for runner in able if runner.node.target.key == most]

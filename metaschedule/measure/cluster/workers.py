@@ -26,17 +26,17 @@ from ..workers import Node
 from ..workload import Workload
 from . import gate
 from .connection import RUNNER, Connection
+from .status import NAMESPACE
 
 log = logging.getLogger("metaschedule")
-NAMESPACE = "metaschedule"
 SHARE = 0.001  # of the resource, for each runner: several runs may have one on a node, which take turns
 HEARTBEAT = 2.0  # seconds
 LEASE = 60.0  # seconds after which a runner ends that has not heard of its driver
 PATIENCE = 30.0  # seconds without an answer, after which a runner hangs, or a node does not come back
 START = 120.0  # seconds for an actor or a task to begin: its process imports the package
 LOST_HEAD = 3  # heartbeats without a head
-CHUNK = 4  # requests in a task: starting one takes a millisecond of this process
-MOST_ATTEMPTS = 2
+LOST = "the head of the Ray cluster does not answer any more; what was recorded is kept, so run it again"
+MOST_STARTS = 5  # of runners on a node
 
 
 class RayWorkers:
@@ -47,13 +47,13 @@ class RayWorkers:
         self.patience, self._lease = patience, lease
         self._connection = Connection(address)
         from . import batch, node  # they import Ray
+        from .builders import Builders
         from .runners import Runners
 
         self.ray = self._connection.ray
         self.runners = Runners()
         self._open_runner = batch.RayRunner
-        self._node = node
-        self._build_task = self.ray.remote(num_cpus=1, max_retries=0)(node.build)
+        self._builders = Builders(self.ray, node.build, self.check)
         self._actor_class = self.ray.remote(
             num_cpus=0, resources={RUNNER: SHARE}, max_restarts=0, max_task_retries=0,
             concurrency_groups={"control": 2},
@@ -61,10 +61,11 @@ class RayWorkers:
         self._name, self._numbers = uuid.uuid4().hex[:8], itertools.count()
         self._failure: WorkersError | None = None
         self._is_closed = threading.Event()
-        self._tasks = threading.BoundedSemaphore(1)
-        self._refused: set[str] = set()  # nodes that could not be used, which the log has told
+        self._starts: Counter[str] = Counter()  # of runners, by node
+        self._starting: set[str] = set()  # nodes
+        self._has_news = threading.Event()  # a runner was given up: its node may have another
         try:
-            self._tasks = threading.Semaphore(self._count_cores())
+            self._builders.prepare()
             self._find_first_runners()
         except BaseException:
             self.close()
@@ -123,63 +124,8 @@ class RayWorkers:
                 self.discard(runner, "closed")
         self._connection.close()
 
-    # --- building ---
-
     def build(self, jobs: Iterable[Job], memory: int) -> Iterator[tuple[Job, Frame]]:
-        """In tasks of some jobs each; as many tasks at a time as the cluster has cores, of all batches."""
-        todo = [(group, 1) for group in group_jobs(list(jobs), CHUNK)]
-        flying: dict[Any, tuple[list[Job], int, float]] = {}
-        try:
-            while todo or flying:
-                while todo and self._tasks.acquire(blocking=not flying, timeout=None if flying else 0.5):
-                    group, attempt = todo.pop()
-                    requests = [pack(job.header, job.payload) for job in group]
-                    seconds = [job.seconds for job in group]
-                    reference = self._build_task.remote(__version__, memory, seconds, requests)
-                    flying[reference] = group, attempt, time.monotonic() + START + 2 * sum(seconds)
-                self.check()
-                if not flying:
-                    continue
-                done, _ = self.ray.wait(list(flying), num_returns=1, timeout=1.0)
-                for reference in [*done, *(r for r in flying if time.monotonic() > flying[r][2])]:
-                    if reference not in flying:
-                        continue
-                    group, attempt, _ = flying.pop(reference)
-                    self._tasks.release()
-                    try:
-                        answers = [self._node.read(data) for data in self.ray.get(reference, timeout=1.0)]
-                    except Exception as error:
-                        self._give_up(reference, error)
-                        if attempt < MOST_ATTEMPTS:
-                            todo += [([job], attempt + 1) for job in group]
-                        else:
-                            detail = f"{attempt} builders died or hung, the last: {one_line(error)}"
-                            yield group[0], ({"kind": "crash", "detail": detail[:300]}, b"")
-                        continue
-                    for job, (header, code) in zip(group, answers, strict=True):
-                        if header["kind"] == self._node.REFUSED:
-                            raise WorkersError(header["detail"])
-                        yield job, (header, code)
-        finally:
-            for reference in flying:
-                self._tasks.release()
-                self._give_up(reference, None)
-
-    def _give_up(self, reference: Any, error: Exception | None) -> None:
-        if error is not None:
-            log.warning("a builder failed: %s", one_line(error))
-            if "ModuleNotFoundError" in str(error) or "ImportError" in str(error):
-                raise WorkersError(f"a node cannot import the package: {one_line(error)}; install it there")
-        try:
-            self.ray.cancel(reference, force=True)
-        except Exception as why:
-            log.info("a task could not be cancelled: %s", one_line(why))
-
-    def _count_cores(self) -> int:
-        count = int(self.ray.cluster_resources().get("CPU", 0))
-        if not count:
-            raise WorkersError("the cluster has no cores to build on: start a node with --num-cpus")
-        return count
+        return self._builders.build(jobs, memory)
 
     # --- runners ---
 
@@ -190,14 +136,20 @@ class RayWorkers:
             raise self._failure
         if self._is_closed.is_set() or (runner is not None and runner.is_closed):
             raise WorkersError("closed")
-        if runner is not None and not self.runners.fitting(runner.target, runner.home):
-            since = max((r.heard for r in self.runners.known), default=0.0)
-            if time.monotonic() - since > self.patience:
-                kind = WorkersError if not self.runners.alive else MeasureError
-                raise kind(
-                    f"no runner is left for {runner.name} ({runner.target.name}): "
-                    + "; ".join(f"{r.node.name}: {r.died}" for r in self.runners.known if r.died)[:300]
-                )
+        if runner is None or self._starting or self.runners.fitting(runner.target, runner.home):
+            return
+        if time.monotonic() - max((r.ended for r in self.runners.known), default=0.0) > self.patience:
+            kind = WorkersError if not self.runners.alive else MeasureError
+            raise kind(
+                f"no runner is left for {runner.name} ({runner.target.name}): "
+                + "; ".join(f"{r.node.name}: {r.died}" for r in self.runners.known if r.died)[:300]
+            )
+
+    def check_head(self) -> None:
+        """Raise if there is no cluster any more: then it is nobody's fault that runners died."""
+        if not self._connection.is_head_alive():
+            self._fail(LOST)
+        self.check()
 
     def discard(self, runner: Any, why: str) -> None:
         """Never use a runner again; its process ends, if it has not."""
@@ -209,6 +161,13 @@ class RayWorkers:
                 log.info("a runner could not be ended: %s", one_line(error))
         if not self._is_closed.is_set():
             log.warning("runner %s is given up: %s", runner.node.name, why)
+            self._has_news.set()
+
+    def drop(self, used: Iterable[Any], key: str) -> None:
+        """Let runners forget a workload."""
+        for runner in used:
+            if not runner.died and self._failure is None and not self._is_closed.is_set():
+                runner.actor.drop.remote(key)
 
     def _find_first_runners(self) -> None:
         deadline = time.monotonic() + START
@@ -234,8 +193,9 @@ class RayWorkers:
 
         started: dict[Any, tuple[str, Any]] = {}
         for key in names:
+            self._starts[key] += 1
             actor = self._actor_class.options(
-                name=f"runner-{self._name}-{key}", namespace=NAMESPACE,
+                name=f"runner-{self._name}-{key}-{self._starts[key]}", namespace=NAMESPACE,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False),
             ).remote(self._lease)  # fmt: skip
             started[actor.describe.remote()] = key, actor
@@ -246,7 +206,7 @@ class RayWorkers:
                 try:
                     about = self.ray.get(reference, timeout=10.0)
                 except Exception as error:
-                    self._refuse(key, f"runner {names[key]} does not start: {one_line(error)}")
+                    log.warning("the runner of %s does not start: %s", names[key], one_line(error))
                     continue
                 if about["version"] != __version__:
                     self.ray.kill(actor)
@@ -259,14 +219,10 @@ class RayWorkers:
                     RemoteRunner(key, actor, Node(names[key], target, about["version"], about["peak"]))
                 )
             if not done and not self._connection.is_head_alive():
-                raise WorkersError("the head of the cluster does not answer any more")
+                raise WorkersError(LOST)
         for key, actor in started.values():
             self.ray.kill(actor)
-            self._refuse(key, f"runner {names[key]} does not answer in {START:g} s")
-
-    def _refuse(self, key: str, why: str) -> None:
-        self._refused.add(key)
-        log.warning("%s", why)
+            log.warning("the runner of %s does not answer in %g s", names[key], START)
 
     # --- what becomes of them ---
 
@@ -278,9 +234,7 @@ class RayWorkers:
         while not self._is_closed.wait(HEARTBEAT):
             missed["head"] = 0 if self._connection.is_head_alive() else missed["head"] + 1
             if missed["head"] >= LOST_HEAD:
-                self._fail(
-                    "the head of the Ray cluster does not answer any more: records are kept, run it again"
-                )
+                self._fail(LOST)
                 return
             try:
                 waiting = set(asked.values())
@@ -296,10 +250,11 @@ class RayWorkers:
                     if time.monotonic() - runner.heard > self.patience:
                         self.discard(runner, f"no answer for {self.patience:g} s")
                 asked = {r: runner for r, runner in asked.items() if not runner.died}
-                if time.monotonic() - looked > self.patience / 3:
+                if self._has_news.is_set() or time.monotonic() - looked > self.patience / 3:
+                    self._has_news.clear()
                     looked = time.monotonic()
                     self._look_for_nodes()
-            except Exception as error:
+            except BaseException as error:  # Ray's SystemExit, if it is shut down meanwhile
                 if self._is_closed.is_set():
                     return
                 log.info("Ray: %s", one_line(error))
@@ -312,23 +267,25 @@ class RayWorkers:
                 self.discard(runner, one_line(error))
 
     def _look_for_nodes(self) -> None:
-        """Nodes that have come meanwhile."""
-        known = {runner.key for runner in self.runners.alive} | self._refused
-        if news := {key: name for key, name in self._runner_nodes().items() if key not in known}:
-            dead = {runner.key for runner in self.runners.known}
-            again = {key: name for key, name in news.items() if key not in dead}
-            if again:
-                self._add_runners(again, time.monotonic() + START)
+        """Start runners on nodes that have none: those that came, and those whose runner was given up, unless
+        that was so several times."""
+        served = {runner.key for runner in self.runners.alive} | self._starting
+        for key, name in self._runner_nodes().items():
+            if key not in served and self._starts[key] < MOST_STARTS:
+                self._starting.add(key)
+                threading.Thread(target=self._start_runner, args=(key, name), daemon=True).start()
+
+    def _start_runner(self, key: str, name: str) -> None:
+        try:
+            self._add_runners({key: name}, time.monotonic() + START)
+        except BaseException as error:  # Ray's SystemExit, if it is shut down meanwhile
+            if not self._is_closed.is_set():
+                log.warning("the runner of %s cannot be used: %s", name, one_line(error))
+            self._starts[key] = MOST_STARTS
+        finally:
+            self._starting.discard(key)
 
     def _fail(self, why: str) -> None:
         self._failure = WorkersError(why)
         for runner in self.runners.alive:
             self.runners.bury(runner, why)
-
-
-def group_jobs(jobs: list[Job], most: int) -> list[list[Job]]:
-    """
-    >>> [len(group) for group in group_jobs([None] * 9, 4)]
-    [4, 4, 1]
-    """
-    return [jobs[n : n + most] for n in range(0, len(jobs), most)]

@@ -8,6 +8,7 @@ from functools import partial
 
 from ...build import build
 from ...database import Database
+from ...measure import Workers
 from ...search import tune
 from ...search.progress import Listener
 from ...search.run import INTERRUPTED
@@ -24,10 +25,10 @@ class Ours:
 
     def __init__(
         self, database: Database, target: Target, trials: int, seed: int,
-        progress: Listener | None = None,
+        progress: Listener | None = None, workers: Workers | None = None,
     ) -> None:  # fmt: skip
         self.database, self.target, self.trials, self.seed = database, target, trials, seed
-        self.progress = progress
+        self.progress, self.workers = progress, workers
 
     def prepare(self, case: Case) -> float | None:
         if not self.trials:
@@ -36,7 +37,7 @@ class Ours:
         start = time.perf_counter()
         result = tune(
             case.program, trials=self.trials, seed=self.seed, database=self.database, target=self.target,
-            progress=self.progress,
+            progress=self.progress, workers=self.workers,
         )  # fmt: skip
         if result.stopped == INTERRUPTED:  # `tune` ends quietly, the comparison does too
             raise KeyboardInterrupt

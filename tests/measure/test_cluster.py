@@ -1,0 +1,244 @@
+"""A Ray cluster whose nodes die, hang and differ; each fault is a real one, of a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import metaschedule as ms
+from metaschedule import database
+from metaschedule.cli import app
+from metaschedule.measure import Limits, Measurer, Node, Outcome, WorkersError
+from metaschedule.measure.cluster import RayWorkers
+from metaschedule.measure.cluster.connection import is_installed
+from metaschedule.measure.cluster.runners import RemoteRunner, Runners
+from metaschedule.target import resolve
+from tests.measure import faulty_kernels as faulty
+from tests.measure.processes import alive, descendants, eventually
+
+if not is_installed():
+    pytest.skip('Ray is not installed: pip install "metaschedule[ray]"', allow_module_level=True)
+
+from tests.measure.clusters import TestCluster, running_cluster, wait_until
+
+LONG = replace(faulty.SLEEPS_LONGER)  # 0.8 s a call
+ROUNDS = [0, *[pytest.param(n, marks=pytest.mark.slow) for n in range(1, 20)]]
+TUNES = """
+import sys
+import metaschedule as ms
+print("begun", flush=True)
+result = ms.tune(ms.workloads.create("GMM", b=1, n=24, m=24, k=24), trials=int(sys.argv[2]),
+                 database=sys.argv[1], workers="ray")
+print(len(result.records), result.stopped, flush=True)
+sys.exit(1 if result.failed else 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[TestCluster]:
+    with running_cluster(2) as found:
+        yield found
+
+
+@pytest.fixture
+def workers(cluster: TestCluster) -> Iterator[RayWorkers]:
+    while len(cluster.nodes) < 2:
+        cluster.add()
+    with RayWorkers("ray", patience=20.0) as found:
+        yield found
+
+
+def measure_in_thread(workers: RayWorkers, candidates: list[Any], **limits: float) -> Any:
+    """A measurement that goes on; call the result for its outcomes."""
+    outcomes: list[list[Outcome]] = []
+
+    def run() -> None:
+        with Measurer(faulty.program(), limits=Limits(**limits), workers=workers) as m:
+            outcomes.append(m.measure(candidates))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def wait() -> list[Outcome]:
+        thread.join(180)
+        assert not thread.is_alive(), "it hangs"
+        return outcomes[0]
+
+    return wait
+
+
+def busy(workers: RayWorkers) -> list[RemoteRunner]:
+    return [r for r in workers.runners.alive if r.status.get("state") == "run"]
+
+
+def node_of(cluster: TestCluster, runner: RemoteRunner) -> Any:
+    (found,) = [node for node in cluster.nodes if node.node_id == runner.key]
+    return found
+
+
+@pytest.mark.parametrize("round", ROUNDS)
+def test_what_was_on_a_node_that_died_goes_to_another(
+    cluster: TestCluster, workers: RayWorkers, round: int
+) -> None:
+    wait = measure_in_thread(workers, [LONG, faulty.GOOD, faulty.SUBTRACTS])
+    wait_until(lambda: busy(workers))
+    cluster.kill(node_of(cluster, busy(workers)[0]))
+    assert [o.kind for o in wait()] == ["ok", "ok", "wrong result"]
+
+
+@pytest.mark.parametrize("round", ROUNDS)
+def test_a_candidate_that_was_on_two_dying_nodes_is_a_crash(
+    cluster: TestCluster, workers: RayWorkers, round: int
+) -> None:
+    wait = measure_in_thread(workers, [LONG, faulty.GOOD])
+    for _ in range(2):
+        wait_until(lambda: busy(workers))
+        cluster.add()  # where the others go
+        cluster.kill(node_of(cluster, busy(workers)[0]))
+    crashed, good = wait()
+    assert crashed.kind == "crash"
+    assert "2 nodes died" in crashed.detail
+    assert good.ok, good.detail
+
+
+@pytest.mark.parametrize("round", ROUNDS)
+def test_a_runner_that_hangs_is_replaced(cluster: TestCluster, workers: RayWorkers, round: int) -> None:
+    wait = measure_in_thread(workers, [LONG, faulty.GOOD])
+    wait_until(lambda: busy(workers))
+    runner = busy(workers)[0]
+    pids = [pid for node in cluster.nodes for pid in descendants(node.all_processes["raylet"][0].process.pid)]
+    (pid,) = [pid for pid in pids if pid == workers.ray.get(runner.actor.status.remote(), timeout=20)["pid"]]
+    os.kill(pid, signal.SIGSTOP)
+    assert [o.kind for o in wait()] == ["ok", "ok"]
+    assert runner.died
+    assert eventually(lambda: not alive(pid), 30)
+
+
+@pytest.mark.parametrize("round", ROUNDS)
+def test_a_killed_driver_loses_nothing_and_leaves_nobody(
+    cluster: TestCluster, workers: RayWorkers, tmp_path: Path, round: int
+) -> None:
+    path = tmp_path / "tuning.db"
+    driver = subprocess.Popen([sys.executable, "-c", TUNES, path, "400"], stdout=subprocess.PIPE)
+    try:
+        wait_until(lambda: path.exists() and len(stored(path)) >= 4, 120)
+        driver.kill()
+        driver.wait(20)
+    finally:
+        driver.kill()
+        driver.communicate()
+    before = stored(path)
+    mine = {f"runner-{workers._name}"}
+    wait_until(lambda: {name.rsplit("-", 2)[0] for name in actors(workers)} <= mine)
+    result = ms.tune(gmm(), trials=len(before) + 4, database=str(path), workers=workers)
+    after = stored(path)
+    assert after[: len(before)] == before
+    assert len(after) == len(set(after))
+    assert result.outcomes["ok"] > 0
+
+
+def gmm() -> ms.Program:
+    return ms.workloads.create("GMM", b=1, n=24, m=24, k=24)
+
+
+def stored(path: Path) -> list[str]:
+    with database.open(path, readonly=True) as db:
+        return [record.uid for record in db.records()]
+
+
+def actors(workers: RayWorkers) -> list[str]:
+    return [a["name"] for a in workers.ray.util.list_named_actors(all_namespaces=True)]
+
+
+@pytest.mark.parametrize("round", ROUNDS)
+def test_when_the_head_dies_tune_ends_with_what_it_has(tmp_path: Path, round: int) -> None:
+    path = tmp_path / "tuning.db"
+    with running_cluster(1) as doomed:
+        driver = subprocess.Popen(
+            [sys.executable, "-c", TUNES, path, "400"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            wait_until(lambda: path.exists() and len(stored(path)) >= 4, 120)
+            doomed.kill_head()
+            printed, errors = driver.communicate(timeout=120)
+        finally:
+            driver.kill()
+            driver.communicate()
+    assert driver.returncode == 1, errors
+    assert "head of the Ray cluster does not answer" in printed + errors
+    assert len(stored(path)) >= 4
+
+
+def test_machines_of_several_kinds_are_never_mixed(cluster: TestCluster) -> None:
+    other, kinds = cluster.add(METASCHEDULE_TARGET="x86-64-v2"), [resolve("native").cpu, "x86-64-v2"]
+    try:
+        with RayWorkers("ray") as workers:
+            with pytest.raises(ValueError, match=r"2 kinds of machines: .*x86-64-v2"):
+                workers.resolve("native")
+            results = ms.tune(gmm(), trials=4, workers=workers, target=kinds)
+            eventually(lambda: sum(node.trials for node in workers.nodes()) >= 8)
+            ran = {cpu: sum(n.trials for n in workers.nodes() if n.target.cpu == cpu) for cpu in kinds}
+        assert [r.target.cpu for r in results] == kinds
+        assert list(ran.values()) == [4, 4]
+        assert {r.target for result in results for r in result.records} == {r.target.key for r in results}
+    finally:
+        cluster.kill(other)
+
+
+def test_cluster_status(workers: RayWorkers) -> None:
+    ms.tune(gmm(), trials=4, workers=workers)
+    result = CliRunner().invoke(app, ["cluster", "status", "--json"])
+    nodes = json.loads(result.output)
+    assert result.exit_code == 0
+    assert sorted(node["is_runner"] for node in nodes) == [False, *[True] * (len(nodes) - 1)]
+    assert {node["cpu"] for node in nodes} == {resolve("native").cpu}
+    runners = [runner for node in nodes for runner in node["runners"]]
+    assert sum(runner["trials"] for runner in runners) == 4
+    table = CliRunner().invoke(app, ["cluster", "status"]).output
+    assert resolve("native").cpu in table
+
+
+def test_another_version_is_refused(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    while not cluster.nodes:
+        cluster.add()
+    monkeypatch.setattr("metaschedule.measure.cluster.workers.__version__", "9.9.9")
+    with pytest.raises(WorkersError, match=rf"has metaschedule {ms.__version__}.*driver has 9\.9\.9"):
+        RayWorkers("ray")
+
+
+def test_an_address_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WorkersError, match="nothing answers at ray://127.0.0.1:1 .*token"):
+        RayWorkers("ray://127.0.0.1:1")
+
+
+def machine(peak: float, cpu: str = "znver4") -> RemoteRunner:
+    target = replace(resolve("x86-64-v3"), cpu=cpu)
+    return RemoteRunner(f"{cpu}-{peak}", None, Node(f"{cpu}-{peak}", target, "0", peak))
+
+
+def test_machines_that_differ_in_speed_do_not_share_a_program() -> None:
+    runners = Runners()
+    for one in (machine(100), machine(98), machine(90), machine(100, "skylake")):
+        runners.add(one)
+    target = replace(resolve("x86-64-v3"), cpu="znver4")
+    taken = runners.acquire(target, None, 4, False, lambda: None)
+    assert [r.key for r in taken] == ["znver4-100", "znver4-98"]
+    home = taken[0]
+    assert runners.acquire(target, home, 4, False, lambda: None) == []
+    assert [r.key for r in runners.acquire(target, None, 4, False, lambda: None)] == ["znver4-90"]
+    for runner in taken:
+        runners.bury(runner, "killed")
+    runners.release(runners.known)
+    assert [r.key for r in runners.acquire(target, home, 4, False, lambda: None)] == ["znver4-90"]
