@@ -82,7 +82,7 @@ def openvino(model: nn.Module, args: tuple[Tensor, ...]) -> Call:
     return lambda: [torch.from_numpy(y) for y in compiled(arrays).values()]
 
 
-def ours(model: nn.Module, args: tuple[Tensor, ...], database: Path | None = None) -> Call:
+def ours(model: nn.Module, args: tuple[Tensor, ...], database: str | None = None) -> Call:
     options: Any = {} if database is None else {"database": str(database)}
     return partial(torch.compile(model, backend="metaschedule", options=options), *args)
 
@@ -95,7 +95,7 @@ OTHERS = {
 }
 
 
-def measure(name: str, against: Sequence[str], database: Path | None, trials: int) -> Row:
+def measure(name: str, against: Sequence[str], database: str | None, trials: int) -> Row:
     row = Row(name)
     if database is not None and trials:
         start = time.perf_counter()
@@ -169,7 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAMES", help=f"of {', '.join(models.names())}")
     parser.add_argument("--against", default=",".join(OTHERS), help="which others, with commas between")
-    parser.add_argument("--db", type=Path, help="database of tuning records")
+    parser.add_argument("--db", help="database of tuning records: file, or postgresql://user@host/name")
     parser.add_argument("--trials", type=int, default=0, help="tune first, so many trials per kernel")
     parser.add_argument("--threads", type=int, default=ms.runtime.get_num_threads())
     parser.add_argument("--profile", action="store_true", help="show what each of our kernels takes")
@@ -186,7 +186,7 @@ def main() -> None:
     console.print(f"{ms.target.resolve('native')}, {options.threads} thread(s)")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as directory, torch.inference_mode():
-        temporary = Path(directory) / "records.db" if options.trials else None
+        temporary = str(Path(directory) / "records.db") if options.trials else None
         for name in options.names or models.PAPER:
             with console.status(name):
                 rows.append(measure(name, against, options.db or temporary, options.trials))
