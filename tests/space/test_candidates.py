@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import metaschedule as ms
+from metaschedule.codegen.lower import steps as lowering_steps
 from metaschedule.errors import ScheduleError
-from metaschedule.ir import blocks
+from metaschedule.ir import For, Program, blocks, walk
 from metaschedule.space import default
 from tests.space.candidates import assert_candidate, is_buildable, random_inputs
 from tests.workloads.references import REFERENCES
@@ -47,6 +48,25 @@ def test_every_sketch_of_small_programs(name: str, config: dict[str, Any]) -> No
             sch = sketch.apply(program, rng=rng)
             if is_buildable(space, sch):
                 assert_candidate(sch, program)
+
+
+@pytest.mark.parametrize("name", ["GMM", "DEP", "C1D", "SFM", "NRM"])
+def test_lowering_keeps_the_vectors_of_a_schedule(name: str) -> None:
+    """A schedule has proved that lanes may run together: no pass comes to another answer."""
+    program, space, rng = ms.workloads.create(name, **SMALL[name][0]), default("x86-64-v3"), random.Random(0)
+    for sketch in space.sketches(program):
+        steps = dict(lowering_steps(sketch.apply(program, rng=rng).program))
+        before, after = [count_vectorized(steps[n]) for n in ("compact_buffers", "serialize_loops")]
+        assert before == after, f"{steps['compact_buffers']}"
+
+
+def count_vectorized(program: Program) -> int:
+    """The vectorised loops that are in no other one."""
+    found = [
+        s for s in walk(program) if isinstance(s, For) and s.kind == "vectorized" and s.fixed_extent != 1
+    ]
+    inner = {t for s in found for t in walk(s.body)}
+    return sum(s not in inner for s in found)
 
 
 CONFIGURATIONS = [

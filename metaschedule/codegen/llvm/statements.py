@@ -132,6 +132,8 @@ class StatementEmitter(ExpressionEmitter):
 
     def vectorized(self, s: ir.For, extent: int) -> None:
         """Pieces of a power of two of lanes; a long loop repeats its widest piece."""
+        if self.lanes > 1:
+            raise InternalError(f"the loop over {s.var.name} is vectorised within another one")
         most = VECTORS_AT_ONCE * self.vector_bytes // 4
         saved = self.domain
         self.domain = saved.with_loop(s.var, extent)

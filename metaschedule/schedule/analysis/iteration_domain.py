@@ -179,8 +179,8 @@ def runs_once_per_point(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> b
         return True
     if any(s.fixed_extent(v) is None for v in loops):
         return False
-    view = View(s, s.parent[loops[0]] if loops else s.scope(block.name))
-    return reaches_all(view, block) and binds_once(s, block, loops)
+    outermost = s.loops_around(block.name)[-len(loops)] if loops else block.name
+    return reaches_all(View(s, s.parent[outermost]), block) and binds_once(s, block, loops)
 
 
 def check_once(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> None:

@@ -303,6 +303,25 @@ def test_transform_block_layout_same_results_of_a_reduction(layout: Callable[...
     check(sch, program)
 
 
+TESTED = """
+def tested(A: T.Tensor((30,), "float32"), C: T.Output((30,), "float32")):
+    for i, j in T.grid(5, 8):
+        with T.block("C"):
+            v = T.spatial(30, i * 6 + j)
+            T.where(j < 6)
+            C[v] = A[v] * 2.0
+"""
+
+
+def test_transform_block_layout_of_loops_that_a_test_cuts() -> None:
+    """6 of 8 iterations run, each element once: the new loops need no test."""
+    program = ms.parse(TESTED)
+    sch = Schedule(program)
+    sch.transform_block_layout(sch.get_block("C"), lambda v: (v // 5, v % 5))
+    assert "T.where" not in str(sch.program)
+    assert_same_results(program, sch.program)
+
+
 def test_transform_block_layout_runs_nothing_in_gaps() -> None:
     program = elementwise(4, 6)
     sch = Schedule(program)
