@@ -26,6 +26,7 @@ from .graph import Graph, Spec, spec_of
 from .lowering import LOWERINGS
 
 # Whose strides are those of memory, not of the tensor.
+METADATA = torch.ops.aten._assert_tensor_metadata.default  # of what is traced: it held
 READS_MEMORY = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default)
 
 
@@ -144,7 +145,7 @@ class Recorder(torch.fx.Interpreter):
         """Write a call down; gives its results as they will be."""
         if target._schema.is_mutable:
             raise NotCaptured(f"{target} writes to what it is given")
-        if not tensors_in(result) and (result is not None or not self.reads_tensors(node)):
+        if not tensors_in(result) and (result is not None or not self.reads_tensors(node) or target is METADATA):
             return result  # the size of something, or an assertion about sizes that held
         result = self.corrected(node, result)
         results = tensors_in(result)

@@ -9,6 +9,7 @@ from . import (
     creation,
     functions,
     gather,
+    integer,
     logic,
     matmul,
     movement,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ... import te
-from ...ir import Expr
+from ...ir import Expr, Operand
 from ..dtypes import accumulator
 from ..lowering import Kind, lowers
 from .matmul import rounded
@@ -75,13 +75,14 @@ def summed(
     window: Window,
     channels: int,
     term: Callable[[Expr, Any, Space], tuple[Expr, Expr]],
+    dtype: str | None = None,
 ) -> te.Tensor:
     """The sum over `kernel` and `channels` inputs of a group. `term(output channel, input, kernel index)` is
-    the channel of `source` to read, and the weight to multiply it with."""
+    the channel of `source` to read, and the weight to multiply it with. In `dtype`, or torch's for sums."""
     spatial = ("d", "h", "w")[3 - len(kernel) :]
     rk = [te.reduce_axis(n, name=f"r{d}") for n, d in zip(kernel, spatial, strict=True)]
     rc = [te.reduce_axis(channels, name="rc")] if channels != 1 else []  # none if depthwise
-    dtype = accumulator(source.dtype)
+    dtype = dtype or accumulator(source.dtype)
 
     def element(*i: Expr) -> Expr:
         n, c, space = layout.of_activation(i)
@@ -93,12 +94,16 @@ def summed(
     return te.compute(shape, element, name="conv", axes=layout.names(len(kernel)))
 
 
-def forward(x: te.Tensor, weight: te.Tensor, window: Window, groups: int, layout: Layout) -> te.Tensor:
+def forward(
+    x: te.Tensor, weight: te.Tensor, window: Window, groups: int, layout: Layout,
+    fill: Operand = 0, dtype: str | None = None,
+) -> te.Tensor:  # fmt: skip
+    """`fill` is around the input."""
     batch, inputs, space = layout.of_activation(x.shape)
     kernel = layout.kernel(weight)
     outputs = weight.shape[-1 if layout.channels_last else 0]
     sides = [(p, p) for p in window.padding]
-    source = padded(x, layout.activation((0, 0), (0, 0), sides))
+    source = padded(x, layout.activation((0, 0), (0, 0), sides), fill)
     far = reach(kernel, window.dilation)
     extents = [
         (n + 2 * p - r - 1) // s + 1
@@ -111,13 +116,14 @@ def forward(x: te.Tensor, weight: te.Tensor, window: Window, groups: int, layout
         return first + i, weight[layout.weight(o, i, k)]
 
     shape = layout.activation(batch, outputs, extents)
-    return summed(source, shape, layout, kernel, window, per_group, term)
+    return summed(source, shape, layout, kernel, window, per_group, term, dtype)
 
 
 def transposed(
-    x: te.Tensor, weight: te.Tensor, window: Window, more: Sequence[int], groups: int, layout: Layout
-) -> te.Tensor:
-    """The input spread out, `stride` apart with zeros around, and convolved with the kernel turned round.
+    x: te.Tensor, weight: te.Tensor, window: Window, more: Sequence[int], groups: int, layout: Layout,
+    fill: Operand = 0, dtype: str | None = None,
+) -> te.Tensor:  # fmt: skip
+    """The input spread out, `stride` apart with `fill` between and around, and convolved with the kernel turned round.
     `more` is torch's `output_padding`."""
     batch, inputs, space = layout.of_activation(x.shape)
     kernel = layout.kernel(weight)
@@ -127,7 +133,7 @@ def transposed(
         (n - 1) * s - 2 * p + r + m + 1
         for n, s, p, r, m in zip(space, window.stride, window.padding, far, more, strict=True)
     ]
-    source = spread(x, extents, far, window, layout)
+    source = spread(x, extents, far, window, layout, fill)
     per_group = inputs // groups
 
     def term(o: Expr, i: Any, k: Space) -> tuple[Expr, Expr]:
@@ -138,12 +144,14 @@ def transposed(
 
     shape = layout.activation(batch, per_output_group * groups, extents)
     ones = [1] * len(kernel)
-    return summed(source, shape, layout, kernel, Window(ones, ones, window.dilation), per_group, term)
+    window = Window(ones, ones, window.dilation)
+    return summed(source, shape, layout, kernel, window, per_group, term, dtype)
 
 
 def spread(
-    x: te.Tensor, extents: Sequence[int], far: Sequence[int], window: Window, layout: Layout
-) -> te.Tensor:
+    x: te.Tensor, extents: Sequence[int], far: Sequence[int], window: Window, layout: Layout,
+    fill: Operand = 0,
+) -> te.Tensor:  # fmt: skip
     batch, channels, space = layout.of_activation(x.shape)
     edges = [r - p for r, p in zip(far, window.padding, strict=True)]  # negative where padding cuts
 
@@ -155,7 +163,7 @@ def spread(
             inside += [v >= edge, v < edge + (extent - 1) * s + 1]
             inside += [(v - edge) % s == 0] if s > 1 else []
             index.append((v - edge) // s)
-        return te.select(te.all_of(inside), x[layout.activation(n, c, index)], 0)
+        return te.select(te.all_of(inside), x[layout.activation(n, c, index)], fill)
 
     shape = layout.activation(batch, channels, [n + r for n, r in zip(extents, far, strict=True)])
     return te.compute(shape, element, name="spread", axes=layout.names(len(space)))

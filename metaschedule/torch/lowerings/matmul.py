@@ -16,13 +16,13 @@ from .pointwise import broadcast, element_of
 aten = torch.ops.aten
 
 
-def wide_product(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x @ y` as NumPy has it: vectors, matrices and batches of them, which broadcast. Sums are not rounded
-    to the dtype of the operands yet."""
+def wide_product(x: te.Tensor, y: te.Tensor, dtype: str | None = None) -> te.Tensor:
+    """`x @ y` as NumPy has it: vectors, matrices and batches of them, which broadcast. Sums are of `dtype`,
+    or not rounded to the dtype of the operands yet."""
     rows, columns = x.shape[-2:-1], y.shape[-1:] if y.ndim > 1 else ()
     batch = tuple(torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]))
     k = te.reduce_axis(x.shape[-1], name="k")
-    dtype = accumulator(x.dtype)
+    dtype = dtype or accumulator(x.dtype)
 
     def element(*i: Expr) -> Expr:
         outer, inner = i[: len(batch)], i[len(batch) :]

@@ -5,6 +5,7 @@ from .batch_norm import fold_batch_norms
 from .channels_last import channels_last
 from .constants import fold_constants
 from .empty import fold_empty
+from .integer_products import integer_products
 from .sink_views import sink_views
 from .slices import slice_pieces
 from .views import simplify_views
@@ -16,6 +17,8 @@ def rewrite(graph: Graph) -> None:
     slice_pieces(graph)
     simplify_views(graph)
     fold_batch_norms(graph)
+    integer_products(graph)
+    simplify_views(graph)
     channels_last(graph)
     simplify_views(graph)
     fold_constants(graph)

@@ -41,7 +41,7 @@ RULES: dict[Any, Rule] = {}
 def channels_last(graph: Graph) -> None:
     """See the module; views are simplified already. Weights are laid out anew as constants: (height, width,
     ci, co), one of the last two per group."""
-    if any(node.target is aten.convolution.default for node in graph.nodes):
+    if any(node.target in (aten.convolution.default, "integer_convolution") for node in graph.nodes):
         layout = Layout(graph)
         for node in list(graph.nodes):
             layout.visit(node)
@@ -61,7 +61,7 @@ class Layout:
         rule = RULES.get(node.target)
         if rule is None and is_elementwise(node):
             rule = elementwise
-        if rule is None or not (rule in (convolution, permutation) or self.natural.intersection(node.reads)):
+        if rule is None or not (rule in (convolution, integer_convolution, permutation) or self.natural.intersection(node.reads)):
             return
         new = rule(self, node)
         if new is not None:
@@ -116,12 +116,27 @@ def convolution(layout: Layout, node: Node) -> Value | None:
     stride, padding, dilation, output_padding = map(pair, (stride, padding, dilation, output_padding))
     if len(x.shape) != 4 or not are_constant(layout.graph, [w]):
         return None
-    order = (2, 3, 0, 1) if transposed else (2, 3, 1, 0)
-    weight = layout.graph.constant(w.name, layout.graph.constants[w].permute(order).contiguous())
+    weight = last_weight(layout.graph, w, transposed)
     if transposed:
         window = (stride, padding, output_padding, groups, dilation)
         return layout.operator("conv_transpose2d_channels_last", node, x, weight, b, *window)
     return layout.operator("conv2d_channels_last", node, x, weight, b, stride, padding, dilation, groups)
+
+
+def last_weight(graph: Graph, weight: Value, transposed: bool) -> Value:
+    order = (2, 3, 0, 1) if transposed else (2, 3, 1, 0)
+    return graph.constant(weight.name, graph.constants[weight].permute(order).contiguous())
+
+
+@rule("integer_convolution")
+def integer_convolution(layout: Layout, node: Node) -> Value | None:
+    x, w, zero, stride, padding, dilation, transposed, output_padding, groups = node.args
+    stride, padding, dilation, output_padding = map(pair, (stride, padding, dilation, output_padding))
+    if len(x.shape) != 4 or not are_constant(layout.graph, [w]):
+        return None
+    weight = last_weight(layout.graph, w, transposed)
+    window = (stride, padding, dilation, transposed, output_padding, groups)
+    return layout.operator("integer_convolution_channels_last", node, x, weight, zero, *window)
 
 
 @rule(aten.max_pool2d_with_indices.default)
