@@ -145,7 +145,9 @@ class Recorder(torch.fx.Interpreter):
         """Write a call down; gives its results as they will be."""
         if target._schema.is_mutable:
             raise NotCaptured(f"{target} writes to what it is given")
-        if not tensors_in(result) and (result is not None or not self.reads_tensors(node) or target is METADATA):
+        if not tensors_in(result) and (
+            result is not None or not self.reads_tensors(node) or target is METADATA
+        ):
             return result  # the size of something, or an assertion about sizes that held
         result = self.corrected(node, result)
         results = tensors_in(result)

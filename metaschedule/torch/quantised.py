@@ -1,9 +1,9 @@
 """Quantising operators of `torch.ao` and torchao in ATen's: what follows sees arithmetic, whoever wrote it.
 
 `quantize` is round(x * (1 / scale)) + zero, kept between two limits and narrowed; `dequantize` is
-(q - zero) * scale. What differs is who has a scale of his own: the tensor, a channel, a row (token), or a group of
-elements in a row. Each is computed in the dtypes in which torch's own functions compute it, so that the
-integers are the same; `passes/integer_products.py` then finds products of such integers.
+(q - zero) * scale. They differ in what has a scale of its own: the tensor, a channel, a row (token), or a
+group of elements in a row. Each is computed in the dtypes in which torch's own functions compute it, so that
+the integers are the same; `passes/integer_products.py` then finds products of such integers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ decomposed = torch.ops.quantized_decomposed
 EPS = torch.finfo(torch.float32).eps
 
 
-def quantize_per_tensor(
-    x: Tensor, scale: Any, zero: Any, low: Any, high: Any, dtype: torch.dtype
-) -> Tensor:
+def quantize_per_tensor(x: Tensor, scale: Any, zero: Any, low: Any, high: Any, dtype: torch.dtype) -> Tensor:
     """Numbers or tensors of one element. The quotient of 1 is taken in float64."""
     if isinstance(scale, Tensor):
         inverse = (1.0 / scale.reshape(()).double()).float()
@@ -98,7 +96,9 @@ def quantize_per_channel_group(
     x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int, dtype: torch.dtype, group_size: int = 128
 ) -> Tensor:
     scales, zeros = scales.reshape(-1, 1), zeros.reshape(-1, 1)
-    return quantize_per_token(in_groups(x, scales, group_size), scales, zeros, low, high, dtype).reshape(x.shape)
+    return quantize_per_token(in_groups(x, scales, group_size), scales, zeros, low, high, dtype).reshape(
+        x.shape
+    )
 
 
 def dequantize_per_channel_group(
@@ -110,9 +110,7 @@ def dequantize_per_channel_group(
     return found.reshape(q.shape).to(output_dtype)
 
 
-def choose_qparams(
-    x: Tensor, low: int, high: int, eps: float, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def choose_qparams(x: Tensor, low: int, high: int, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Of the whole tensor, so that 0 is one of the numbers."""
     least, most = extremes(x)
     scale = torch.clamp((most - least) / float(high - low), min=eps)
@@ -155,7 +153,10 @@ def convert_element_type(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 QUANTISED: dict[Any, Callable[..., Any]] = {
-    **{getattr(decomposed.quantize_per_tensor, o): quantize_per_tensor for o in ("default", "tensor", "tensor2")},
+    **{
+        getattr(decomposed.quantize_per_tensor, o): quantize_per_tensor
+        for o in ("default", "tensor", "tensor2")
+    },
     **{
         getattr(decomposed.dequantize_per_tensor, o): dequantize_per_tensor
         for o in ("default", "tensor", "tensor2")

@@ -123,8 +123,8 @@ def transposed(
     x: te.Tensor, weight: te.Tensor, window: Window, more: Sequence[int], groups: int, layout: Layout,
     fill: Operand = 0, dtype: str | None = None,
 ) -> te.Tensor:  # fmt: skip
-    """The input spread out, `stride` apart with `fill` between and around, and convolved with the kernel turned round.
-    `more` is torch's `output_padding`."""
+    """The input spread out, `stride` apart with `fill` between and around, and convolved with the kernel
+    turned round. `more` is torch's `output_padding`."""
     batch, inputs, space = layout.of_activation(x.shape)
     kernel = layout.kernel(weight)
     per_output_group = weight.shape[-1 if layout.channels_last else 1]

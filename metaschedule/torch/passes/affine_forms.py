@@ -65,7 +65,7 @@ class Forms:
         node = value.node
         if value.dtype in NARROW:
             return Form(value)
-        if node is None or len(node.results) > 1:
+        if node is None or value.index:
             return None
         rule = RULES.get(node.target)
         return rule(self, node) if rule is not None else None
@@ -124,20 +124,15 @@ def converted(forms: Forms, node: Node) -> Form | None:
     if node.result.dtype not in ("int16", "int32", "int64", "float32", "float64"):
         return None
     form = forms.find(node.args[0])
-    return form if form is not None and is_exact(form, node.args[0]) else None
-
-
-def is_exact(form: Form, value: Value) -> bool:
-    """Whether a value has no rounding in it: it is an integer."""
-    return not form.scales or is_integer(value.dtype)
+    return None if form is None or form.scales else form
 
 
 @rule(aten.sub.Tensor)
 def shifted(forms: Forms, node: Node) -> Form | None:
     """Only integers are taken off, from numbers without a scale."""
-    x, y, *rest = arguments(node)
+    x, y = node.args
     form = forms.find(x) if isinstance(x, Value) else None
-    if form is None or form.scales or form.zero is not None or any(r != 1 for r in rest):
+    if form is None or form.scales or form.zero is not None or node.kwargs:
         return None
     if isinstance(y, Value):
         if not is_broadcast(y, node.result) or not is_whole_number(forms, y):
@@ -210,7 +205,10 @@ def viewed(forms: Forms, node: Node) -> Form | None:
     if any(shape is None for shape in shapes.values()):
         return None
     return moved(
-        forms, node, form, lambda v: forms.add(node, view, v, list(shapes[v] if v in shapes else after))  # pyright: ignore
+        forms,
+        node,
+        form,
+        lambda v: forms.add(node, view, v, list(shapes.get(v, after))),  # pyright: ignore
     )
 
 
@@ -256,7 +254,7 @@ def rectified(forms: Forms, node: Node) -> Form | None:
     return replace(form, number=forms.add(node, aten.clamp.default, form.number, int(zero), None))
 
 
-@rule(aten.max_pool2d.default)
+@rule(aten.max_pool2d.default, aten.max_pool2d_with_indices.default)
 def pooled(forms: Forms, node: Node) -> Form | None:
     """The greatest number is the greatest value, if all have one positive scale."""
     x, *window = arguments(node)
@@ -270,6 +268,8 @@ def is_positive(forms: Forms, form: Form) -> bool:
     """Scales that nobody knows yet come from ranges, and are."""
     for scale in form.scales:
         tensor = forms.tensor(scale)
-        if isinstance(scale, (int, float)) and scale <= 0 or tensor is not None and bool((tensor <= 0).any()):
+        if isinstance(scale, (int, float)) and scale <= 0:
+            return False
+        if tensor is not None and bool((tensor <= 0).any()):
             return False
     return True

@@ -61,7 +61,9 @@ class Layout:
         rule = RULES.get(node.target)
         if rule is None and is_elementwise(node):
             rule = elementwise
-        if rule is None or not (rule in (convolution, integer_convolution, permutation) or self.natural.intersection(node.reads)):
+        if rule is None or not (
+            rule in (convolution, integer_convolution, permutation) or self.natural.intersection(node.reads)
+        ):
             return
         new = rule(self, node)
         if new is not None:

@@ -2,11 +2,11 @@
 
     ((a - z) * s) @ ((b - y) * t) == (a @ b - z * sum(b) - sum(a) * y + k * z * y) * s * t
 
-with sums over the `k` terms of each result. The product is of integers in int32, and exact; sums of a constant
-are constants; scales are multiplied afterwards, where the product's kernel has its epilogue, and so does what
-quantises the result again. The terms that are rounded in float32 by a product of dequantised values are not
-here: results agree within that rounding, and after another quantisation they are the same integers but for
-values half-way between two.
+with sums over the `k` terms of each result. The product is of integers in int32, and exact; sums of a
+constant are constants; scales come afterwards, in the epilogue of the product's kernel, as does what
+quantises the result again. Eager rounds terms and sums of dequantised values in float32: results agree within
+that rounding, and where it moves a value across the middle between two integers, a quantised result differs
+by one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..graph import Graph, Node, Value
-from .affine_forms import NARROW, Form, Forms, Parameter
+from .affine_forms import Form, Forms, Parameter
 from .batch_norm import arguments
 
 aten = torch.ops.aten
@@ -41,7 +41,13 @@ def integer_products(graph: Graph) -> None:
 def product(forms: Forms, node: Node, x: Value, y: Value) -> Value | None:
     """x (.., m, k) @ y (.., k, n)."""
     a, b = forms.find(x), forms.find(y)
-    if a is None or b is None or node.result.dtype != "float32" or len(x.shape) < 2 or len(x.shape) != len(y.shape):
+    if (
+        a is None
+        or b is None
+        or node.result.dtype != "float32"
+        or len(x.shape) < 2
+        or len(x.shape) != len(y.shape)
+    ):
         return None
     k = len(x.shape) - 1
     if x.shape[k] > MOST_TERMS or a.varies_along([k]) or b.varies_along([k - 1]):
@@ -176,8 +182,7 @@ class Writer:
         return self.call(name, *args, results=[(tuple(shape), "int32")])
 
     def folded(self, form: Form) -> Form:
-        """Without a zero point where all of them are 0, or where the numbers are known and are bytes without it,
-        too."""
+        """Without a zero point where that is 0, or where numbers are known and are bytes without it, too."""
         if self.forms.is_zero(form.zero):
             return Form(form.number, None, form.scales)
         number, zero = self.forms.tensor(form.number), self.forms.tensor(form.zero)
@@ -206,7 +211,9 @@ class Writer:
         by_group = self.call(
             aten.reshape.default, weight, [groups, weight.shape[0] // groups, *weight.shape[1:]]
         )
-        return self.call(aten.sum.dim_IntList, by_group, [1, *(d + 1 for d in rest)], False, dtype=torch.int32)
+        return self.call(
+            aten.sum.dim_IntList, by_group, [1, *(d + 1 for d in rest)], False, dtype=torch.int32
+        )
 
     def flat(self, parameter: Parameter) -> Any:
         """One number without dimensions."""
