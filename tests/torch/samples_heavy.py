@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,13 +85,17 @@ def convolutions() -> Iterator[Sample]:
         yield call(aten.convolution.default, x, w, b, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 
 
+def orders(ndim: int, transposed: bool) -> tuple[list[int], ...]:
+    """To channels last and back, of activations and of weights."""
+    last, back = [0, *range(2, ndim), 1], [0, ndim - 1, *range(1, ndim - 1)]
+    to_last = [*range(2, ndim), 0, 1] if transposed else [*range(2, ndim), 1, 0]
+    return last, back, to_last, [to_last.index(d) for d in range(ndim)]
+
+
 def channels_last(x: torch.Tensor, w: torch.Tensor, *rest: Any) -> Sample:
     """The same convolution of ours, checked by torch's on permuted operands."""
     bias, stride, padding, dilation, transposed, more, groups = rest
-    last = [0, *range(2, x.ndim), 1]
-    back = [0, x.ndim - 1, *range(1, x.ndim - 1)]
-    to_last = [*range(2, x.ndim), 0, 1] if transposed else [*range(2, x.ndim), 1, 0]
-    to_torch = [to_last.index(d) for d in range(x.ndim)]
+    last, back, to_last, to_torch = orders(x.ndim, transposed)
 
     def reference(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, *_: Any) -> torch.Tensor:
         return aten.convolution.default(x.permute(back), w.permute(to_torch), bias, *rest[1:]).permute(last)
@@ -103,6 +108,56 @@ def channels_last(x: torch.Tensor, w: torch.Tensor, *rest: Any) -> Sample:
     return Sample(target, (*operands, stride, padding, dilation, groups), reference=reference)
 
 
+def integer_products() -> Iterator[Sample]:
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x.long() @ y.long()).int()
+
+    for left, right in (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")):
+        x, y = byte(19, 13, dtype=left), byte(13, 8, dtype=right)
+        yield Sample(aten._int_mm.default, (x, y), reference=product)
+        yield Sample("integer_matmul", (x, y), reference=product)
+        yield Sample("integer_matmul", (x.expand(2, 19, 13), y.expand(2, 13, 8)), reference=product)
+
+
+def byte(*shape: int, dtype: str) -> torch.Tensor:
+    low = -128 if dtype == "int8" else 0
+    return ints(*shape, low=low, high=low + 255, dtype=getattr(torch, dtype))
+
+
+def integer_convolution(x: torch.Tensor, w: torch.Tensor, zero: Any, *window: Any) -> torch.Tensor:
+    """Of x - zero, which is 0 where a window goes over the border, and what that leaves out."""
+    stride, padding, dilation, transposed, more, groups = window
+    rest = (None, stride, padding, dilation, transposed, more, groups)
+    found = aten.convolution.default(x.double() - zero, w.double(), *rest)
+    by_group = w.double().unflatten(0, (groups, -1)) if transposed else w.double()
+    sums = by_group.flatten(3 if transposed else 2).sum(-1).sum(1).reshape(-1, *[1] * (w.ndim - 2))
+    return (found + sums * zero).round().int()
+
+
+def integer_convolutions() -> Iterator[Sample]:
+    for space, (ci, co, groups), kernel, stride, padding, dilation, more in CONVOLUTIONS:
+        transposed = more is not None
+        shape = (ci, co // groups) if transposed else (co, ci // groups)
+        x, w = byte(2, ci, *space, dtype="uint8"), byte(*shape, *kernel, dtype="int8")
+        rest = (stride, padding, dilation, transposed, more or [0] * len(space), groups)
+        last, back, to_last, to_torch = orders(x.ndim, transposed)
+
+        def permuted(x: torch.Tensor, w: torch.Tensor, *rest: Any, orders: Any) -> torch.Tensor:
+            last, back, to_torch = orders
+            return integer_convolution(x.permute(back), w.permute(to_torch), *rest).permute(last)
+
+        for zero in (0, 117, torch.tensor([117], dtype=torch.int32)):
+            yield Sample("integer_convolution", (x, w, zero, *rest), reference=integer_convolution)
+            operands = x.permute(last).contiguous(), w.permute(to_last).contiguous()
+            yield Sample(
+                "integer_convolution_channels_last",
+                (*operands, zero, *rest),
+                reference=partial(permuted, orders=(last, back, to_torch)),
+            )
+
+
 def samples() -> Iterator[Sample]:
     yield from products()
     yield from convolutions()
+    yield from integer_products()
+    yield from integer_convolutions()

@@ -17,6 +17,7 @@ from metaschedule.torch.capture import capture, decompositions  # noqa: E402
 from metaschedule.torch.graph import Graph, Value, with_values  # noqa: E402
 from metaschedule.torch.passes import integer_products, simplify_views  # noqa: E402
 from metaschedule.torch.quantised import QUANTISED  # noqa: E402
+from tests.torch.samples_heavy import integer_convolution  # noqa: E402
 
 nn = torch.nn
 ops = torch.ops.quantized_decomposed
@@ -114,29 +115,9 @@ def captured(model: Callable[..., Any], *args: Any, constants: tuple[int, ...] =
     return graph
 
 
-def convolution(x: Any, w: Any, zero: Any, *window: Any) -> Any:
-    """In float64 without a zero: what is padded is 0."""
-    stride, padding, dilation, transposed, more, groups = window
-    assert not isinstance(zero, torch.Tensor) or zero.numel() == 1
-    args = (None, stride, padding, dilation, transposed, more, groups)
-    shifted = torch.ops.aten.convolution(x.double() - zero, w.double(), *args)
-    sums = whole_sums(w, transposed, groups)
-    return (shifted + sums * zero).round().int()
-
-
-def whole_sums(w: Any, transposed: bool, groups: int) -> Any:
-    """Of the weights of each output channel."""
-    dims = list(range(2, w.ndim))
-    if transposed:
-        sums = w.double().reshape(groups, -1, *w.shape[1:]).sum([1, *(d + 1 for d in dims)]).flatten()
-    else:
-        sums = w.double().sum([1, *dims])
-    return sums.reshape(1, -1, *[1] * (w.ndim - 2))
-
-
 OURS = {
     "integer_matmul": lambda x, y: (x.long() @ y.long()).int(),
-    "integer_convolution": convolution,
+    "integer_convolution": integer_convolution,
 }
 
 
