@@ -1,13 +1,17 @@
 """Fusion: nodes to groups, each of which becomes one program.
 
 A group has one *sink*, whose results others read; every other node of it is read within the group alone, so
-nothing is computed twice and groups cannot wait for each other. Groups grow from their sink upwards:
+nothing is computed twice and groups cannot wait for each other. (But see 3.) Groups grow from their sink
+upwards:
 
 1. Epilogues. Element-wise nodes join the element-wise group that reads them, and the convolution, product or
    reduction at its head becomes its *anchor*, if its result has the shape of the sink.
 2. Prologues. What is left is taken by its reader where that costs nothing: element-wise and injective nodes
    by each other and by reductions; by a heavy anchor only copies that its space packs anyway. Costly
    functions (exp, erf) are never computed more than once for an element.
+
+3. Rows. Groups that reduce and compute the same rows are one, which has more results than its sink's
+   (`rows.py`).
 
 Views that end up at the border of a group leave it again: other shapes of the same memory are free. So do
 slices, which are arguments at another address, where a group reads less than the whole of a value.
@@ -39,6 +43,7 @@ from ..te.lower import program_between
 from .fallback import about
 from .graph import Graph, Node, Spec, Value, Window, values_in, with_values
 from .lowering import LOWERINGS, Kind, NotLowered, lower
+from .rows import join_rows
 from .windows import CUTS, whole, window_of
 
 LARGEST = 32  # nodes of a group
@@ -66,7 +71,7 @@ class Group:
         self.costly = facts.costly
         self.eager = facts.eager
         self.anchor = node if facts.kind >= Kind.REDUCTION else None
-        self.outputs: list[Value] = []  # results of the sink that others read
+        self.outputs: list[Value] = []  # results that others read
 
     @property
     def sink(self) -> Node:
@@ -116,6 +121,7 @@ def fuse(graph: Graph) -> list[Group]:
         fusion.try_epilogue(node)
     for node in reversed(graph.nodes):
         fusion.try_prologue(node)
+    join_rows(fusion)
     return fusion.finished()
 
 
@@ -129,7 +135,8 @@ class Fusion:
             for value in node.reads:
                 if value.node is not None:
                     self.readers[value.node].append(node)
-        self.returned = {v.node for v in values_in(graph.outputs)}
+        self.outputs = set(values_in(graph.outputs))
+        self.returned = {v.node for v in self.outputs}
         self.tensors: dict[Value, te.Tensor] = {}
         self.facts = {node: self.lower(node) for node in graph.nodes}
         self.group = {node: Group(node, facts, self.tensors) for node, facts in self.facts.items()}
@@ -200,8 +207,29 @@ class Fusion:
         groups = list(dict.fromkeys(self.group.values()))
         for group in groups:
             group.nodes.sort(key=self.order.__getitem__)
-            group.outputs = [v for v in group.sink.results if v in self.read]
-        return sorted(groups, key=lambda group: self.order[group.sink])
+            group.outputs = [v for node in group.nodes for v in node.results if self.leaves(v, group)]
+        return self.in_order(groups)
+
+    def leaves(self, value: Value, group: Group) -> bool:
+        """Whether others than its own group read a value."""
+        if value in self.outputs:
+            return True
+        return any(
+            self.group[reader] is not group for reader in self.readers[value.node] if value in reader.reads
+        )
+
+    def in_order(self, groups: list[Group]) -> list[Group]:
+        """Each behind what it reads; else by their sinks."""
+        waiting = sorted(groups, key=lambda group: self.order[group.sink], reverse=True)
+        done: dict[Group, None] = {}
+        while waiting:
+            group = waiting[-1]
+            before = {self.group[v.node] for v in group.inputs if v.node is not None} - done.keys()
+            if before and group not in done:
+                waiting += sorted(before, key=lambda other: self.order[other.sink], reverse=True)
+            else:
+                done.setdefault(waiting.pop())
+        return list(done)
 
     def release_window(self, node: Node) -> None:
         """Out of its group with a view, or a part, of what comes from outside."""

@@ -291,14 +291,32 @@ class Block(nn.Module):
         return self.second(x + self.down(nn.functional.gelu(self.up(x))))
 
 
-@pytest.mark.parametrize("name", ["Int8DynamicActivationInt8Weight", "Int8WeightOnly"])
-def test_torchao(name: str) -> None:
+def assert_close_but_for_steps(found: Any, want: Any) -> None:
+    """Where rounding in front of a quantisation differs, a number is one more or less now and then."""
+    difference = (found - want).abs()
+    assert difference.max() < 0.01 * want.abs().max()
+    assert difference.mean() < 1e-4 * want.abs().max()
+
+
+def test_torchao_dynamic() -> None:
+    """Products in integers; norms, extremes and quantisation of rows in one kernel."""
     torchao: Any = pytest.importorskip("torchao.quantization", reason="pip install torchao")
     model, x = Block().eval(), torch.randn(2, 9, 32)
-    torchao.quantize_(model, getattr(torchao, f"{name}Config")())
-    torch.testing.assert_close(in_kernels(model, x), model(x), rtol=1e-4, atol=1e-4)
+    torchao.quantize_(model, torchao.Int8DynamicActivationInt8WeightConfig())
+    assert_close_but_for_steps(in_kernels(model, x), model(x))
+    names = [row.name for row in ms.torch.explain(model, (x,)).rows]
+    assert sum(name.startswith("int_mm") for name in names) == 4
+    assert sum("amin" in name for name in names) == 4
+    assert any(name.startswith("native_layer_norm_amin") for name in names)
     exported = torch.export.export(model, (x,))
-    torch.testing.assert_close(ms.torch.compile(exported, strict=True)(x), model(x), rtol=1e-4, atol=1e-4)
+    assert_close_but_for_steps(ms.torch.compile(exported, strict=True)(x), model(x))
+
+
+def test_torchao_weights() -> None:
+    torchao: Any = pytest.importorskip("torchao.quantization", reason="pip install torchao")
+    model, x = nn.Sequential(nn.Linear(33, 17), nn.ReLU(), nn.Linear(17, 5)).eval(), torch.randn(7, 33)
+    torchao.quantize_(model, torchao.Int8WeightOnlyConfig())
+    torch.testing.assert_close(in_kernels(model, x), model(x), rtol=1e-4, atol=1e-5)
 
 
 class Convolutions(nn.Module):
