@@ -3,6 +3,7 @@
 from ..graph import Graph
 from .batch_norm import fold_batch_norms
 from .channels_last import channels_last
+from .common import share_common
 from .constants import fold_constants
 from .empty import fold_empty
 from .integer_products import integer_products
@@ -16,9 +17,11 @@ def rewrite(graph: Graph) -> None:
     fold_empty(graph)
     slice_pieces(graph)
     simplify_views(graph)
+    share_common(graph)
     fold_batch_norms(graph)
     integer_products(graph)
     simplify_views(graph)
+    share_common(graph)
     channels_last(graph)
     simplify_views(graph)
     fold_constants(graph)
