@@ -38,9 +38,14 @@ class Touch:
 NOTHING = Touch(NONE, NONE, NONE)
 
 
+def is_plain_loop(node: ir.Stmt) -> bool:
+    """Whether a node is a loop of constant extent, as most are."""
+    return type(node) is ir.For and type(node.extent) is ir.Const
+
+
 def touch(node: ir.Stmt) -> Touch:
     """What a node of the tree itself touches (not what the tree has below it)."""
-    return NOTHING if type(node) is ir.For and type(node.extent) is ir.Const else _touch(node)
+    return NOTHING if is_plain_loop(node) else _touch(node)
 
 
 @lru_cache(maxsize=1024)  # records do not change, and every step asks about all of them
@@ -72,8 +77,8 @@ def loaded_by(*exprs: ir.Expr) -> Buffers:
 
 def users(s: State, keys: Iterable[Key], buffer: ir.Buffer) -> list[Key]:
     """Those of some nodes that use a buffer."""
-    touched = [(key, touch(s.nodes[key])) for key in keys]
-    return [key for key, what in touched if what is not NOTHING and what.uses(buffer)]
+    nodes = s.nodes
+    return [key for key in keys if not is_plain_loop(nodes[key]) and touch(nodes[key]).uses(buffer)]
 
 
 # --- in program order -----------------------------------------------------------------------------
@@ -100,7 +105,7 @@ def effects(s: State, key: Key = ROOT) -> list[Effect]:
     while waiting:
         at = waiting.pop()
         node, below = s.nodes[at], s.children[at]
-        if type(node) is ir.For and type(node.extent) is ir.Const:
+        if is_plain_loop(node):
             waiting += reversed(below)
             continue
         touched = touch(node)
@@ -199,6 +204,8 @@ def accesses_below(s: State, loop: ir.Var) -> AccessesBelow:
     found = AccessesBelow()
     for key in s.statements_below(loop):
         node = s.nodes[key]
+        if is_plain_loop(node):
+            continue
         if loaded := touch(node).loaded:
             found.loaded |= loaded
         if type(node) is ir.Block:
