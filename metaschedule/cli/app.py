@@ -16,9 +16,11 @@ from ..report.contestants import ContestantError
 from ..schedule import TraceError
 from .bench import commands as bench
 from .cluster import commands as cluster
+from .dashboard import dashboard
 from .db import commands as db
 from .doctor import doctor
 from .output import forgive_broken_pipes
+from .report import report
 from .show import show
 from .space import space
 from .tune import command as tune
@@ -38,6 +40,8 @@ app.command(name="tune")(tune)
 app.command()(space)
 app.command()(show)
 app.command()(doctor)
+app.command()(dashboard)
+app.command()(report)
 app.add_typer(bench, name="bench")
 app.add_typer(cluster, name="cluster")
 app.add_typer(db, name="db")

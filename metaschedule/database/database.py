@@ -161,7 +161,10 @@ class Database:
         }
         rows = [{**columns(r), "sketch": hashes.get(r.sketch), "times": json.dumps(r.times)} for r in records]
         sketches = sorted((hash, text) for text, hash in hashes.items() if text is not None)
-        infos = [{**columns(run), "seconds": json.dumps(run.seconds)} for run in runs]
+        infos = [
+            {**columns(run), "seconds": json.dumps(run.seconds), "details": json.dumps(run.details)}
+            for run in runs
+        ]
         return self.store.insert(Rows(list(workloads), sketches, rows, infos))
 
     # --- reading ---
@@ -223,6 +226,11 @@ class Database:
         """The first of `ranked`."""
         return next(iter(self.ranked(program, target, limit=1)), None)
 
+    @checked
+    def record(self, uid: str) -> Record | None:
+        """The record with this `uid`."""
+        return next((record for _, record in self._select("uid = :uid", {"uid": uid}, "id")), None)
+
     def workloads(self) -> list[Workload]:
         """The programs, in the order they were added."""
         query = f"SELECT hash, name, script FROM {self.store.schema}workloads ORDER BY rowid"
@@ -250,6 +258,11 @@ class Database:
             for hash, name, target in found
         ]
 
+    def count_summaries(self) -> int:
+        """How many `summaries` there are."""
+        pairs = f"SELECT DISTINCT workload, target FROM {self.store.schema}records"
+        return self.store.rows(f"SELECT count(*) FROM ({pairs}) AS pairs", {})[0][0]
+
     def runs(self) -> list[TuningRun]:
         """What `tune` has told of itself, in the order it was begun."""
         if "runs" in self.store.missing:
@@ -257,9 +270,24 @@ class Database:
         query = f"SELECT {', '.join(RUN_COLUMNS)} FROM {self.store.schema}runs ORDER BY started, uid"
         found = [dict(zip(RUN_COLUMNS, row)) for row in self.store.rows(query, {})]
         try:
-            return [TuningRun(**{**row, "seconds": json.loads(row["seconds"])}) for row in found]
+            texts = ("seconds", "details")
+            return [TuningRun(**row | {name: json.loads(row[name]) for name in texts}) for row in found]
         except (ValueError, TypeError) as error:
             raise DatabaseError(f"{self.name}: a run is damaged: {error}") from error
+
+    def run_counts(self) -> dict[str, int]:
+        """How many trials each run has recorded; leaders that were measured again do not count."""
+        query = f"SELECT run, count(*) FROM {self.store.schema}records WHERE NOT confirmed GROUP BY run"
+        return dict(self.store.rows(query, {}))
+
+    def position(self) -> tuple[int, float]:
+        """Changes whenever something is added: the last record's position, the last news of a run."""
+        schema = self.store.schema
+        ((last,),) = self.store.rows(f"SELECT max(id) FROM {schema}records", {})
+        if "runs" in self.store.missing:
+            return last or 0, 0.0
+        ((updated,),) = self.store.rows(f"SELECT max(updated) FROM {schema}runs", {})
+        return last or 0, updated or 0.0
 
     @checked
     def export(self, path: str | os.PathLike[str]) -> int:

@@ -126,6 +126,9 @@ class TuningRun:
     untuned: float | None = None  # latency of what `build` takes without tuning
     stopped: str | None = None  # why it ended, "" if its budget was spent; None: it has not
     machine: str = ""  # where it was measured
+    details: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what else a page shows: "target", "peak", "refused"
 
     def __post_init__(self) -> None:
         for name, check in converters(TuningRun).items():

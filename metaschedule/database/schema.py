@@ -61,7 +61,8 @@ OBJECTS = {
         seconds TEXT NOT NULL,
         untuned DOUBLE PRECISION,
         stopped TEXT,
-        machine TEXT NOT NULL)""",
+        machine TEXT NOT NULL,
+        details TEXT NOT NULL)""",
     "records_of_workload": "CREATE INDEX records_of_workload ON {schema}records (workload)",
     "records_of_run": "CREATE INDEX records_of_run ON {schema}records (run)",
     # the order of RANK; the best of 100,000 records is the first entry

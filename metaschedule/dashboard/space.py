@@ -1,0 +1,92 @@
+"""The space of a program as tuning saw it: how often each sketch was drawn, how fast it was, and refusals."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import Any
+
+from ..database import Database, Record
+from ..schedule import TraceError
+from ..script import parse
+from ..space.size import size_of
+from ..space.statistics import sites
+from .history import outline_of
+from .kernel import describe_record
+
+MOST_VALUES = 24  # of one decision, in a table of how often each was drawn
+
+
+def describe_space(db: Database, workload: str, target: str) -> dict[str, Any]:
+    """Of the sketches that were tried, the fastest first."""
+    source = next((w for w in db.workloads() if w.hash == workload), None)
+    if source is None:
+        raise LookupError(f"no program {workload}")
+    groups: dict[str | None, list[Record]] = {}
+    for record in db.records(workload, target):
+        if not record.confirmed:
+            groups.setdefault(record.sketch, []).append(record)
+    program = parse(source.script)
+    sketches = [describe_sketch(records, program) for records in groups.values()]
+    sketches.sort(key=lambda s: (s["best"] is None, s["best"]))
+    refused: Counter[str] = Counter()
+    for run in db.runs():
+        if (run.workload, run.target) == (workload, target):
+            refused.update(run.details.get("refused", {}))
+    return {
+        "workload": workload,
+        "program": source.name,
+        "target": target,
+        "sketches": sketches,
+        "refused": [[why, times] for why, times in refused.most_common()],
+    }
+
+
+def describe_sketch(records: list[Record], program: Any) -> dict[str, Any]:
+    times = sorted(r.latency for r in records if r.latency is not None)
+    best = min((r for r in records if r.latency is not None), key=lambda r: r.latency or 0.0, default=None)
+    found: dict[str, Any] = {
+        "outline": outline_of(records[0]),
+        "drawn": len(records),
+        "outcomes": dict(Counter(r.outcome for r in records).most_common()),
+        "best": times[0] if times else None,
+        "median": statistics.median(times) if times else None,
+        "record": describe_record(best) if best else None,
+        "spaces": sorted({r.space for r in records}),
+        "sites": [],
+        "size": None,
+        "decisions": [],
+    }
+    try:
+        if (trace := records[0].trace) is not None:
+            size = size_of(trace, program)
+            found |= {
+                "sites": sites(trace),
+                "size": f"{int(size):,}" if size.exact else f"about {int(size):.1e}",
+            }
+            found["decisions"] = count_decisions(records)
+    except (TraceError, ValueError) as error:
+        found["outline"] = f"cannot be replayed: {error}"
+    return found
+
+
+def count_decisions(records: list[Record]) -> list[dict[str, Any]]:
+    """For each random variable, the values that were drawn: how often, and the fastest candidate with it."""
+    tables: dict[str, dict[str, list[float | None]]] = {}
+    for record in records:
+        trace = record.trace
+        for n, i in enumerate(trace.instructions if trace else ()):
+            if i.is_sampling:
+                name = f"{n}: {i.primitive.op.removeprefix('sample_')}"
+                tables.setdefault(name, {}).setdefault(str(i.decision), []).append(record.latency)
+    return [
+        {
+            "name": name,
+            "values": [
+                [value, len(times), min((t for t in times if t is not None), default=None)]
+                for value, times in sorted(values.items(), key=lambda item: -len(item[1]))[:MOST_VALUES]
+            ],
+            "distinct": len(values),
+        }
+        for name, values in tables.items()
+    ]

@@ -1,0 +1,146 @@
+// Plots. Each is a figure with a caption and the same numbers as a table, for those who cannot see it.
+import { h, table, time, number } from "./text.js";
+
+const PALETTE = ["#3b6fb6", "#d98032", "#3f8f5f", "#8d6bb8", "#b8504b", "#2f97a5", "#a07a2c", "#c2649a", "#6b7785", "#5f8f1f"];
+const live = new Set();
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function layout(extra = {}) {
+  const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), automargin: true };
+  const { xaxis = {}, yaxis = {}, ...rest } = extra;
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: css("--text"), family: "system-ui, sans-serif", size: 12 },
+    margin: { l: 56, r: 12, t: 10, b: 42 }, height: 320, hovermode: "closest",
+    legend: { orientation: "h", y: -0.25, x: 0 },
+    xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest,
+  };
+}
+
+// `make` gives [traces, layout]; it is called again when the theme changes
+export function figure(label, caption, make, data, onclick = null) {
+  const plot = h("div", { class: "plot", role: "img", "aria-label": `${label}. ${caption}` });
+  const draw = () => {
+    if (!plot.isConnected) return live.delete(draw);
+    const [traces, extra] = make();
+    Plotly.react(plot, traces, layout(extra), { displayModeBar: false, responsive: true });
+  };
+  live.add(draw);
+  queueMicrotask(() => requestAnimationFrame(() => {
+    draw();
+    if (onclick) plot.on?.("plotly_click", (event) => onclick(event.points[0]));
+  }));
+  const more = data ? h("details", {}, h("summary", {}, "The same as a table"), table(label, ...data)) : null;
+  return h("figure", {}, h("figcaption", {}, caption), plot, more);
+}
+
+export function redraw() { for (const draw of [...live]) draw(); }
+
+// Trials as dots over `by` ("trial" or "elapsed"), the best so far as a line; failed ones hollow, at the top
+export function course(run, by, onpick) {
+  const p = run.points, ok = p.latency.map((l) => l !== null);
+  const us = (l) => (l === null ? null : 1e6 * l);
+  const label = by === "trial" ? "trial" : "seconds";
+  const make = () => {
+    const top = 1.15 * Math.max(1e-3, ...p.latency.filter((l) => l !== null).map(us));
+    const groups = new Map();
+    p.uid.forEach((uid, n) => { if (ok[n]) groups.set(p.sketch[n], [...(groups.get(p.sketch[n]) ?? []), n]); });
+    const dots = [...groups].sort((a, b) => a[0] - b[0]).map(([sketch, at]) => ({
+      name: `sketch ${sketch}`, mode: "markers",
+      x: at.map((n) => p[by][n]), y: at.map((n) => us(p.latency[n])), customdata: at.map((n) => p.uid[n]),
+      text: at.map((n) => `trial ${p.trial[n]}: ${time(p.latency[n])}${p.disturbed[n] >= 1 ? ", disturbed" : ""}`),
+      hoverinfo: "text", marker: { color: PALETTE[sketch % PALETTE.length], size: 7, opacity: 0.8 },
+    }));
+    const failed = p.uid.map((_, n) => n).filter((n) => !ok[n]);
+    if (failed.length) dots.push({
+      name: "failed", mode: "markers", x: failed.map((n) => p[by][n]), y: failed.map(() => top),
+      customdata: failed.map((n) => p.uid[n]), hoverinfo: "text",
+      text: failed.map((n) => `trial ${p.trial[n]}: ${p.outcome[n]}. ${p.detail[n]}`),
+      marker: { color: css("--bad"), size: 8, symbol: "circle-open" },
+    });
+    dots.forEach((d) => { d.type = "scatter"; }); // not "scattergl": the thinned plot is light, and WebGL may be missing
+    const line = {
+      name: "best so far", mode: "lines", x: run.course[by], y: run.course.latency.map(us),
+      line: { shape: "hv", color: css("--text"), width: 2 }, hoverinfo: "skip",
+    };
+    return [[...dots, line], {
+      xaxis: { title: { text: label } },
+      yaxis: { title: { text: "µs" }, type: "log" },
+      shapes: run.untuned ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: us(run.untuned), y1: us(run.untuned), line: { dash: "dot", color: css("--dim") } }] : [],
+    }];
+  };
+  const failures = p.latency.filter((l) => l === null).length;
+  const caption = `Every candidate is a dot, coloured by its sketch; ${failures} failed (hollow). The line is the best so far`
+    + (run.untuned ? ", the dotted one is the untuned kernel." : ".") + (run.thinned ? " Thinned: not all dots are drawn." : "");
+  const rows = run.course.latency.map((l, n) => [number(run.course.trial[n]), run.course.elapsed[n].toFixed(1), time(l)]);
+  return figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make,
+    [["> trial", "> seconds", "> best so far"].map((c) => c.replace("> ", ">")), rows], onpick && ((point) => onpick(point.customdata)));
+}
+
+export function phases(seconds) {
+  const names = Object.keys(seconds);
+  const make = () => [names.map((name, n) => ({
+    name, type: "bar", orientation: "h", x: [seconds[name]], y: [""], marker: { color: PALETTE[n % PALETTE.length] },
+    text: [`${name}: ${seconds[name].toFixed(1)} s`], hoverinfo: "text", textposition: "none",
+  })), { barmode: "stack", height: 150, margin: { l: 12, r: 12, t: 6, b: 30 }, xaxis: { title: { text: "seconds" } }, legend: { orientation: "h", y: -0.9 } }];
+  return figure("Where time went", "Seconds in each phase.", make, [["phase", ">seconds"], names.map((n) => [n, seconds[n].toFixed(1)])]);
+}
+
+export function kernels(model) {
+  const rows = model.kernels.filter((k) => k.after !== null).slice(0, 40);
+  const make = () => [[
+    { name: "untuned", type: "bar", orientation: "h", y: rows.map((k, n) => `${n + 1} ${k.program}`), x: rows.map((k) => 1e6 * (k.before ?? 0)), marker: { color: css("--line") } },
+    { name: "tuned", type: "bar", orientation: "h", y: rows.map((k, n) => `${n + 1} ${k.program}`), x: rows.map((k) => 1e6 * k.after), marker: { color: PALETTE[0] } },
+  ], { height: 80 + 34 * rows.length, barmode: "group", yaxis: { autorange: "reversed" }, xaxis: { title: { text: "µs in the model" } }, margin: { l: 150, r: 12, t: 6, b: 40 } }];
+  return figure("Kernels by time in the model", "What each kernel takes in the model, before and after tuning.", make,
+    [["kernel", ">before", ">after"], rows.map((k) => [k.program, time(k.before), time(k.after)])]);
+}
+
+export function treemap(model) {
+  const rows = model.kernels.filter((k) => k.after);
+  const make = () => [[{
+    type: "treemap", labels: rows.map((k, n) => `${n + 1} ${k.program}`), parents: rows.map(() => ""), values: rows.map((k) => 1e6 * k.after),
+    text: rows.map((k) => time(k.after)), textinfo: "label+text", hoverinfo: "label+text", marker: { colors: rows.map((_, n) => PALETTE[n % PALETTE.length]) },
+  }], { height: 300, margin: { l: 0, r: 0, t: 0, b: 0 } }];
+  return figure("The model's time", "Areas are the time that each kernel takes in the model now.", make, null);
+}
+
+// Parallel coordinates: every column has its own scale. Drawn as plain lines, because Plotly's own parallel
+// coordinates need WebGL and compile code at run time, which the page's security policy forbids.
+export function parallel(decisions) {
+  const names = Object.keys(decisions.columns);
+  const columns = [...names.map((name) => decisions.columns[name]), decisions.latency.map((l) => 1e6 * l)];
+  const labels = [...names, "µs"];
+  const spans = columns.map((values) => [Math.min(...values), Math.max(...values)]);
+  const at = (n, value) => (spans[n][1] > spans[n][0] ? (value - spans[n][0]) / (spans[n][1] - spans[n][0]) : 0.5);
+  const make = () => [decisions.uids.map((_, row) => ({
+    name: time(decisions.latency[row]), mode: "lines+markers", type: "scatter", x: labels, y: columns.map((values, n) => at(n, values[row])),
+    line: { color: row === 0 ? css("--accent") : PALETTE[0], width: row === 0 ? 3 : 1.2 }, opacity: row === 0 ? 1 : 0.55,
+    text: columns.map((values, n) => `${labels[n]}: ${n < names.length ? values[row] : `${values[row].toPrecision(3)} µs`}`), hoverinfo: "text",
+  })), {
+    height: 380, showlegend: false, margin: { l: 20, r: 20, t: 26, b: 120 },
+    xaxis: { tickangle: -40, showgrid: true }, yaxis: { visible: false, range: [-0.05, 1.08] },
+    annotations: spans.flatMap(([low, high], n) => [[low, -0.04], [high, 1.06]].map(([value, y]) => ({ x: labels[n], y, text: number(Number(value.toPrecision(3))), showarrow: false, font: { size: 9, color: css("--dim") } }))),
+  }];
+  const rows = decisions.uids.map((_, r) => [time(decisions.latency[r]), ...names.map((n) => number(decisions.columns[n][r]))]);
+  return figure("Decisions of the best", "Each line is one of the fastest candidates of this sketch, the fastest is bold; axes are decisions in which they differ.", make,
+    [[">latency", ...names.map((n) => `>${n}`)], rows]);
+}
+
+export function predictions(p) {
+  const make = () => [[{
+    type: "scatter", mode: "markers", x: p.predicted.map((v) => 1e6 * v), y: p.measured.map((v) => 1e6 * v), marker: { color: PALETTE[0], size: 6, opacity: 0.7 }, hoverinfo: "x+y",
+  }], { xaxis: { title: { text: "predicted µs" }, type: "log" }, yaxis: { title: { text: "measured µs" }, type: "log" }, showlegend: false }];
+  const said = p.correlation === null ? "" : ` Rank correlation ${p.correlation.toFixed(2)}: ${p.correlation > 0.8 ? "the model orders candidates well" : p.correlation > 0.4 ? "the model helps" : "the model is little better than chance"}.`;
+  return figure("Predicted against measured", `What the cost model said before the trial, and what came out.${said}`, make,
+    [[">predicted", ">measured"], p.predicted.slice(0, 50).map((v, n) => [time(v), time(p.measured[n])])]);
+}
+
+export function courses(sides, name) {
+  const make = () => [sides.map((side, n) => ({
+    name: name(side), mode: "lines+markers", x: side.course.trial, y: side.course.latency.map((l) => 1e6 * l), line: { shape: "hv", color: PALETTE[n] },
+  })), { xaxis: { title: { text: "trial" } }, yaxis: { title: { text: "µs" }, type: "log" } }];
+  return figure("Best so far", "The best latency over trials, of both.", make,
+    [["", ">trial", ">best"], sides.flatMap((side) => side.course.latency.map((l, n) => [name(side), number(side.course.trial[n]), time(l)]))]);
+}

@@ -1,0 +1,142 @@
+"""What the views say of a database, as plain data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from metaschedule.dashboard.history import thin
+from metaschedule.dashboard.machine_code import find_inner_loop
+from metaschedule.dashboard.views import view
+from metaschedule.database import Database, open
+from tests.dashboard.databases import copy_of_real_run, many_records
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    return open(copy_of_real_run(tmp_path_factory.mktemp("views")), readonly=True)
+
+
+def place_of(db: Database) -> str:
+    first = db.summaries()[0]
+    return f"{first.workload}/{quote(first.target, safe='')}"
+
+
+def test_runs_of_one_call_are_one_row(db: Database) -> None:
+    data = view(db, "runs")
+    (call,) = data["calls"]
+    assert call["label"] == "a small model"
+    assert (call["programs"], call["trials"], call["budget"], call["running"]) == (2, 16, 16, False)
+    assert len(data["programs"]) == data["total_programs"] == 2
+
+
+def test_a_run_has_its_trials_and_the_best_so_far(db: Database) -> None:
+    run = db.runs()[0]
+    data = view(db, f"run/{run.uid}")
+    trials = [r for r in db.records(run=run.uid) if not r.confirmed]
+    assert data["points"]["uid"] == [r.uid for r in trials]
+    assert data["course"]["latency"] == sorted(data["course"]["latency"], reverse=True)
+    assert data["course"]["latency"][-1] == min(r.latency for r in trials if r.latency)
+    assert set(data["seconds"]) == {"search", "model", "build", "run"}
+    assert not data["running"]
+    assert data["left"] is None
+
+
+def test_a_model_sums_what_its_kernels_take(db: Database) -> None:
+    (call,) = view(db, "runs")["calls"]
+    data = view(db, f"model/{call['call']}")
+    assert {k["weight"] for k in data["kernels"]} == {3.0, 1.0}
+    assert data["after"] == pytest.approx(sum(k["weight"] * k["latency"] for k in data["kernels"]))
+
+
+def test_a_kernel_replays_step_by_step_to_its_program(db: Database) -> None:
+    place = place_of(db)
+    kernel, steps = view(db, f"kernel/{place}"), view(db, f"steps/{place}")
+    assert [step["text"] for step in steps] == kernel["trace"]
+    lines = kernel["source"]
+    for step in steps:
+        assert (step["lines"] is None) == (not step["new"])
+        lines = step["lines"] or lines
+    assert lines == kernel["scheduled"]
+    assert kernel["record"]["latency"] == min(r["latency"] for r in kernel["others"] if r["confirmed"])
+
+
+def test_code_is_for_the_machine_of_the_record(db: Database) -> None:
+    data = view(db, f"code/{place_of(db)}")
+    assert "error" not in data
+    loop = data["loop"]
+    assert loop is None or 0 <= loop["first"] < loop["last"] < len(data["lines"])
+
+
+def test_a_space_counts_what_was_drawn(db: Database) -> None:
+    place = place_of(db)
+    data = view(db, f"space/{place}")
+    assert sum(s["drawn"] for s in data["sketches"]) == 8
+    assert data["sketches"][0]["best"] == min(s["best"] for s in data["sketches"] if s["best"])
+
+
+def test_two_records_runs_and_spaces_compare(db: Database) -> None:
+    first = db.summaries()[0]
+    a, b = (r.uid for r in db.ranked(first.workload, first.target, limit=2))
+    records = view(db, f"compare/records/{a}/{b}")
+    assert [row[0] for row in records["trace"] if row[0] is not None] == view(
+        db, f"kernel/{first.workload}/{quote(first.target, safe='')}/{a}"
+    )["trace"]
+    runs = [run.uid for run in db.runs()]
+    assert view(db, f"compare/runs/{runs[0]}/{runs[0]}")["faster"] == 1
+    spaces = view(db, f"compare/spaces/{first.workload}/{quote(first.target, safe='')}/cpu/cpu")
+    assert spaces["sides"][0] == spaces["sides"][1]
+
+
+NOWHERE = "nothing run run/x model/x kernel/x/y space/x/y runs/1 compare/records/x/y code/../etc"
+
+
+@pytest.mark.parametrize("path", ["", *NOWHERE.split()])
+def test_addresses_of_nothing_are_refused(db: Database, path: str) -> None:
+    with pytest.raises(LookupError):
+        view(db, path)
+
+
+def test_records_without_runs_are_shown(tmp_path: Path) -> None:
+    """Versions before kept no runs: what can be told from records is."""
+    path = copy_of_real_run(tmp_path)
+    with open(path) as db:
+        run = db.runs()[0].uid
+        db.store.delete([("DELETE FROM runs", {})])
+        data = view(db, f"run/{run}")
+    assert data["trials"] == 8
+    assert data["stopped"] == ""
+
+
+def test_many_records_are_thinned_and_the_leaders_kept(tmp_path: Path) -> None:
+    with open(many_records(tmp_path / "many.db", 5000)) as db:
+        data = view(db, "run/run")
+    latencies = data["points"]["latency"]
+    assert data["thinned"]
+    assert data["trials"] == 5000
+    assert min(t for t in latencies if t) == data["best"]
+    assert len(json.dumps(data)) < 2_000_000
+
+
+def test_thin_keeps_what_fits() -> None:
+    assert thin([], 10) == []
+
+
+ARM = """f:
+.LBB0_1:
+\tldr\tq0, [x1], #16
+\tfmla\tv1.4s, v0.4s, v2.s[0]
+\tstr\tq1, [x2]
+\tb.ne\t.LBB0_1
+\tret
+"""
+
+
+def test_inner_loops_of_arm_are_found() -> None:
+    loop = find_inner_loop(ARM)
+    assert loop is not None
+    assert (loop.first, loop.last, loop.products, loop.loads, loop.stores) == (1, 5, 1, 1, 1)
+    assert find_inner_loop("f:\n\tret\n") is None
