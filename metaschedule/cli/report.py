@@ -30,7 +30,7 @@ def report(
     ] = None,
     run: Annotated[str | None, typer.Option(help="the call of tune to report on; else the latest")] = None,
 ) -> None:
-    """Write a run's views as a page that needs no server; or its plot (svg, png), tables (md), data (json)."""
+    """Write a run's views as a page that needs no server, its plot (svg, png), tables (md), data (json)."""
     suffix = output.suffix.removeprefix(".").lower()
     if kind is None and suffix not in list(Format):
         raise typer.BadParameter(f"{output}: say what to write with --format {'|'.join(Format)}")

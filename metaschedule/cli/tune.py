@@ -79,6 +79,7 @@ def command(
                 threads=threads, progress=display.update, workers=place,
                 label=", ".join(names),
             )  # fmt: skip
+            details={"peak": display.peak},
     if as_json:
         print(json.dumps([as_data(r) for r in results]))
     else:

@@ -9,7 +9,7 @@ import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..cost import CostModel
@@ -39,6 +39,7 @@ class Call(NamedTuple):
     label: str
     trials: int | None
     minutes: float | None
+    details: Mapping[str, Any] = {}  # what a page shows besides: "peak" in GFLOPS, nodes in "eager"
 
 
 class MeasurerLike(Protocol):
@@ -209,6 +210,7 @@ class Task:
             self._run, self.history.workload, self.target.key, self.space.name, self.seed,
             self._call.uid, self._call.label, self.weight, self._call.trials, self._call.minutes,
             self._started, time.time(), self.seconds, self.untuned_latency, stopped, platform.node(),
+            {**self._call.details, "target": self.target.to_json(), "refused": dict(self.history.refused)},
         )  # fmt: skip
 
     def close(self) -> None:

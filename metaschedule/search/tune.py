@@ -64,6 +64,7 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     workers: str | Workers | None = None,
     progress: Listener | None = None,
     label: str = "",
+    details: Mapping[str, Any] | None = None,
 ) -> Result | list[Result]:
     """Find the fastest candidate of a program's space, or of each of several programs.
 
@@ -82,7 +83,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     `Measurer`, for other limits or inputs:
     `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
     `metaschedule.build`. `progress` is called with a `Progress` after every step. `label` says, in the
-    database, what the programs are of, as the name of a model.
+    database, what the programs are of, as the name of a model, and `details` (plain data) what else the dashboard
+    shows of it: the `peak` of the machine in GFLOPS, nodes of the model that run in `eager`.
 
     `workers` is where candidates are built and run: "local", by processes of this machine; "ray", on the
     cluster of RAY_ADDRESS or else by a Ray on this machine; "ray://host:10001", on another cluster; or
@@ -117,7 +119,7 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
             trials = TRIALS
         distinct = {(structural_hash(one), machine.key) for one, machine in asked}
         total = None if trials is None else trials * len(distinct)
-        call = Call(uuid.uuid4().hex, label, total, minutes)
+        call = Call(uuid.uuid4().hex, label, total, minutes, details or {})
         for (one, machine), weight in zip(asked, list(weights or [None] * len(programs)) * len(machines)):
             key = structural_hash(one), machine.key
             if key not in tasks:

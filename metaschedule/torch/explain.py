@@ -158,7 +158,10 @@ def tune(
     The budget is shared by what each program can still win for the whole model; the same call again goes on
     where it was interrupted. `show` displays that; `options` are those of `metaschedule.tune`.
     """
-    found = tasks(models(model, args, kwargs))
+    graphs = models(model, args, kwargs)
+    found = tasks(graphs)
+    eager = Counter((g.name, g.eager) for one in graphs for g in one.groups if g.eager)
+    details = {"eager": [[name, why, times] for (name, why), times in eager.most_common()]}
     with opened(database) as db:
-        options = {"label": type(model).__name__, **options}
+        options = {"label": type(model).__name__, "details": details, **options}
         return tune_programs(found, db, show, trials=trials, minutes=minutes, **options)
