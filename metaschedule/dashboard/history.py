@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -213,17 +212,3 @@ def operations_of(script: str) -> int:
         return workloads.operations(parse(script))
     except Exception:  # a script of another version: the page then shows no GFLOPS
         return 0
-
-
-def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's, of predicted and measured times; None for fewer than 3 pairs, or if all are equal.
-
-    >>> rank_correlation([(1, 10), (2, 20), (4, 30), (3, 40)])
-    0.8
-    """
-    if len(pairs) < 3:
-        return None
-    try:
-        return round(statistics.correlation(*zip(*pairs), method="ranked"), 3)
-    except statistics.StatisticsError:
-        return None

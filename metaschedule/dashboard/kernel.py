@@ -6,7 +6,10 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..codegen import generate
+from ..cost.learned import rank_correlation
 from ..database import Database, Record, TuningRun, Workload
 from ..errors import ScheduleError
 from ..ir import Program
@@ -14,7 +17,7 @@ from ..runtime.compile import assembly
 from ..schedule import Schedule, Trace, TraceError
 from ..script import parse
 from ..target import Target, resolve
-from .history import outline_of, rank_correlation, thin
+from .history import outline_of, thin
 from .machine_code import find_inner_loop
 
 LEADERS = 10
@@ -43,7 +46,7 @@ def describe_kernel(db: Database, workload: str, target: str, uid: str | None = 
         "predictions": {
             "predicted": [p for p, _ in pairs],
             "measured": [m for _, m in pairs],
-            "correlation": rank_correlation(pairs),
+            "correlation": rank_correlation(*np.array(pairs).T) if len(pairs) > 2 else None,
         },
         "others": [describe_record(r) for r in db.ranked(workload, target, limit=LEADERS)],
         "runs": list(dict.fromkeys(r.run for r in leaders)),

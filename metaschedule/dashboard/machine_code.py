@@ -19,6 +19,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+COMMENT = re.compile(r"(#\s|//).*")  # "#16" is a number on ARM
 LABEL = re.compile(r"([.\w$]+):")
 JUMP = re.compile(
     r"\s+(?:j\w+|b(?:\.\w+|eq|ne|lt|ge|ltu|geu|eqz|nez)?|cbn?z|tbn?z)\s+(?:.*,\s*)?([.\w$]+)\s*$"
@@ -57,7 +58,7 @@ def find_inner_loop(text: str) -> InnerLoop | None:
     >>> loop.products, loop.loads, loop.stores, loop.bound
     (1, 1, 0, 'products')
     """
-    lines = [line.partition("#")[0].partition("//")[0].rstrip() for line in text.splitlines()]
+    lines = [COMMENT.sub("", line).rstrip() for line in text.splitlines()]
     labels = {found[1]: n for n, line in enumerate(lines) if (found := LABEL.match(line))}
     jumps = [(n, found[1]) for n, line in enumerate(lines) if (found := JUMP.match(line))]
     spans = [(labels[label], n) for n, label in jumps if labels.get(label, n) < n]

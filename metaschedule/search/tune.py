@@ -83,8 +83,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     `Measurer`, for other limits or inputs:
     `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
     `metaschedule.build`. `progress` is called with a `Progress` after every step. `label` says, in the
-    database, what the programs are of, as the name of a model, and `details` (plain data) what else the dashboard
-    shows of it: the `peak` of the machine in GFLOPS, nodes of the model that run in `eager`.
+    database, what the programs are of, as the name of a model, and `details` (plain data) what else the
+    dashboard shows: the `peak` of the machine in GFLOPS, nodes of the model that run in `eager`.
 
     `workers` is where candidates are built and run: "local", by processes of this machine; "ray", on the
     cluster of RAY_ADDRESS or else by a Ray on this machine; "ray://host:10001", on another cluster; or

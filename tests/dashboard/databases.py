@@ -36,7 +36,8 @@ def many_records(path: Path, count: int, name: str = "scale") -> Path:
     y = ms.te.compute((8,), lambda i: x[i] * 2.0, name="y")
     program = ms.te.program([x], [y], name=name)
     sch = Schedule(program)
-    sch.split(sch.get_loops("y")[0], sch.sample_tile(sch.get_loops("y")[0], n=2, decision=[4, 2]))
+    (loop,) = sch.get_loops(sch.get_block("y"))
+    sch.split(loop, sch.sample_tile(loop, n=2, decision=[4, 2]))
     target = ms.target.resolve("native")
     with open(path) as db:
         workload = db.add_program(program)
