@@ -27,7 +27,7 @@ JUMP = re.compile(
 PRODUCT = re.compile(
     r"vf?n?m(add|sub)|vfn?m(add|sub)|vpdp|vdpbf|vpmadd|fml[as]|[su]+m?mla|bfmmla|[su]+dot|bfdot|tdp|v[fw]*macc"
 )
-IN_MEMORY = re.compile(r"\([^)]*\)|\[[^\]]*\]")  # AT&T and RISC-V; ARM
+IN_MEMORY = re.compile(r"\([^)]*\)|(?<!\w)\[")  # AT&T and RISC-V; ARM, where v2.s[0] is a register
 RATES = {"products": 2, "loads": 2, "stores": 1, "instructions": 6}  # a cycle
 
 

@@ -74,7 +74,8 @@ def test_code_is_for_the_machine_of_the_record(db: Database) -> None:
 def test_a_space_counts_what_was_drawn(db: Database) -> None:
     place = place_of(db)
     data = view(db, f"space/{place}")
-    assert sum(s["drawn"] for s in data["sketches"]) == 8
+    first = db.summaries()[0]
+    assert sum(s["drawn"] for s in data["sketches"]) == first.outcomes.total() > 0
     assert data["sketches"][0]["best"] == min(s["best"] for s in data["sketches"] if s["best"])
 
 
@@ -105,9 +106,10 @@ def test_records_without_runs_are_shown(tmp_path: Path) -> None:
     path = copy_of_real_run(tmp_path)
     with open(path) as db:
         run = db.runs()[0].uid
+        count = sum(not r.confirmed for r in db.records(run=run))
         db.store.delete([("DELETE FROM runs", {})])
         data = view(db, f"run/{run}")
-    assert data["trials"] == 8
+    assert data["trials"] == count
     assert data["stopped"] == ""
 
 
