@@ -34,6 +34,7 @@ LAYERS = [
     ["build"],
     ["report"],
     ["torch"],
+    ["dashboard"],
     ["cli"],
     ["__main__"],
 ]
