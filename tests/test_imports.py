@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-OPTIONAL = ("torch", "ray", "psycopg", "openvino", "transformers", "starlette", "onnx")
+OPTIONAL = ("torch", "ray", "psycopg", "openvino", "transformers", "starlette", "uvicorn", "plotly", "onnx")
 
 
 @pytest.mark.parametrize("module", ["metaschedule", "metaschedule.cli"])

@@ -40,11 +40,9 @@ def dashboard(
     result_console().print(f"{address}  (Ctrl-C ends)", highlight=False, soft_wrap=True)
     if browser:
         webbrowser.open(address)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(Source(database), host, token), log_level="warning", timeout_graceful_shutdown=1
-        )
-    )
+    app = make_app(Source(database), host, token)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+    app.state.is_stopping = lambda: server.should_exit
     server.run(sockets=[listener])
 
 
@@ -56,6 +54,7 @@ def bind(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))
+            listener.listen(128)  # from now on a page that is opened waits, and is not refused
             return listener
         except OSError as error:
             listener.close()

@@ -165,7 +165,7 @@ async def watch(source: Source, request: Request) -> AsyncIterator[str]:
     position: tuple[Any, ...] | None = None
     told, error = 0.0, ""
     clock = asyncio.get_running_loop().time
-    while not await request.is_disconnected():
+    while not (is_stopping(request.app) or await request.is_disconnected()):
         try:
             new = await run_in_threadpool(lambda: source.get().position())
             if error or (position is not None and new != position):
@@ -183,6 +183,11 @@ async def watch(source: Source, request: Request) -> AsyncIterator[str]:
             yield ": alive\n\n"
             told = clock()
         await asyncio.sleep(PERIOD)
+
+
+def is_stopping(app: Starlette) -> bool:
+    """Whether the server is to end, as `metaschedule dashboard` tells; a stream would keep it from that."""
+    return getattr(app.state, "is_stopping", lambda: False)()
 
 
 def event(name: str, data: Any) -> str:
