@@ -77,9 +77,8 @@ def command(
                 weights=[weight for tasks in found.values() for weight in tasks.weights],
                 trials=trials, minutes=minutes, seed=seed, database=db, target=machine, strategy=strategy,
                 threads=threads, progress=display.update, workers=place,
-                label=", ".join(names),
+                label=", ".join(names), details={"peak": display.peak},
             )  # fmt: skip
-            details={"peak": display.peak},
     if as_json:
         print(json.dumps([as_data(r) for r in results]))
     else:
