@@ -88,12 +88,14 @@ def random_inputs(program: Program, seed: int = 0) -> list[np.ndarray]:
     return made
 
 
-def check(program: Program, *inputs: np.ndarray, ulp: float = 0, fma: bool = True) -> list[np.ndarray]:
+def check(
+    program: Program, *inputs: np.ndarray, ulp: float = 0, fma: bool = True, target: str = "native"
+) -> list[np.ndarray]:
     """Compiled and interpreted, the program gives the same bits (or within `ulp` of the largest)."""
     if not inputs:
         inputs = tuple(random_inputs(program))
     expected = outputs(interpret(program, *inputs))
-    results = run(build(program, fma=fma), *inputs)
+    results = run(build(program, fma=fma, target=target), *inputs)
     for b, got, want in zip(program.outputs, results, expected, strict=True):
         assert got.dtype == want.dtype
         if not ulp or b.dtype not in EPS:

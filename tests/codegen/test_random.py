@@ -14,7 +14,7 @@ from tests.codegen.compiled import build, check, kernel, outputs, run
 from tests.codegen.variants import random_variant
 from tests.te.random_expressions import RandomExpression, random_expressions
 
-TARGETS = ["native", "native,vector_bytes=16"]
+TARGETS = ["native", "native,vector_bytes=16", "native,vector_bytes=32"]
 if resolve("native").arch == "x86_64":
     TARGETS += ["x86-64", "x86-64-v2"]
 
