@@ -12,13 +12,15 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 import torch._dynamo
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import TracingContext
 
 from .. import database as databases
@@ -94,9 +96,10 @@ def functional(
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             refuse_gradients()
         keep_assertions(module)
-        return aot_autograd(
-            fw_compiler=refuse_gradients, inference_compiler=compile, decompositions=decompositions()
-        )(module, inputs)
+        with scalars_as_tensors(module):
+            return aot_autograd(
+                fw_compiler=refuse_gradients, inference_compiler=compile, decompositions=decompositions()
+            )(module, inputs)
 
     run = attempt(make, strict) or module.forward
     return (lambda *args: run(*copied_inputs(args, written))) if copy else run
@@ -107,6 +110,25 @@ def keep_assertions(module: torch.fx.GraphModule) -> None:
     for node in module.graph.nodes:
         if node.target is torch._assert_async and len(node.args) == 1:  # pyright: ignore
             node.args = (*node.args, "Expected Tensor with single nonzero value, but got zero")
+
+
+@contextmanager
+def scalars_as_tensors(module: torch.fx.GraphModule) -> Iterator[None]:
+    """Take float64 scalars for the tensors that they are. Dynamo (torch 2.13) has a symbol for the value of
+    each, AOTAutograd finds it unused and has Dynamo trace again without, and then calls like `x.add_(1)`
+    whose result nobody uses are dropped. A symbol that is said to be dealt with is left alone."""
+    known = TensorifyState.force_specializations
+    added = set[str]()
+    for node in module.graph.find_nodes(op="placeholder"):
+        memo = getattr(node.meta.get("example_value"), "item_memo", None)
+        read = any(user.target in ("item", torch.Tensor.item) for user in node.users)
+        if isinstance(memo, torch.SymFloat) and not read:
+            added |= {str(memo.node._expr)} - known
+    known |= added
+    try:
+        yield
+    finally:
+        known -= added
 
 
 def refuse_gradients(*_: Any) -> Any:

@@ -133,3 +133,42 @@ def test_eager_steps_that_give_views_and_their_inputs() -> None:
 
     x = torch.randn(4, 5)
     torch.testing.assert_close(compiled(model)(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64])
+def test_writes_beside_a_scalar_input(dtype: Any) -> None:
+    """Dynamo forgets calls without users on float64 scalars, where AOTAutograd has it trace again."""
+
+    def model(scale: Any, x: Any, counter: Any) -> Any:
+        counter.add_(1)
+        x.relu_()
+        torch.relu_(x[:1])
+        nn.functional.relu(x, inplace=True)
+        x[0] = 5
+        scale.zero_()
+        return torch.stack([scale, scale]), x * 2
+
+    def arguments() -> tuple[Any, ...]:
+        return torch.tensor(1, dtype=dtype), torch.tensor([-1.0, -2.0, 3.0]), torch.zeros(2)
+
+    run, (wanted_inputs, inputs) = compiled(model), (arguments(), arguments())
+    for _ in range(2):
+        torch.testing.assert_close(run(*inputs), model(*wanted_inputs))
+        torch.testing.assert_close(inputs, wanted_inputs)
+
+
+def test_a_method_called_for_its_write_alone() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros((), dtype=torch.float64))
+
+        def forward(self, x: Any) -> Any:
+            self.calls.add_(1)
+            return x + 1
+
+    model = Counted()
+    run = compiled(model)
+    for n in range(3):
+        run(torch.ones(2))
+        assert model.calls.item() == n + 1
