@@ -22,7 +22,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import models  # the package beside this file
 import torch  # before anything is built: our threads are then torch's
 from rich import box
 from rich.console import Console
@@ -31,6 +30,7 @@ from torch import Tensor, nn
 
 import metaschedule as ms
 import metaschedule.torch  # makes the backend known where the package is not installed
+from metaschedule.report import models
 from metaschedule.report.timing import fastest, keep_freed_memory
 
 ROUNDS = 5

@@ -18,10 +18,10 @@ from ..report.case import TWELVE, cases
 from ..report.chart import bar_chart
 from ..report.contestants import ContestantError, Ours, opponents
 from ..report.contestants.tvm.contestant import CACHE
-from ..report.display import microseconds, phase, time_left
 from ..report.operators import Interrupted, Row, compare_all, geometric_means
 from ..report.table import TITLES, cells, in_markdown
 from ..search import Progress
+from ..search.display import microseconds, phase, time_left
 from ..target import resolve
 from .options import PLACE, Quiet, Seed, Workers, check_database, find_workers
 from .output import INTERRUPTED, Status, progress_console, result_console

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from .. import workloads
-from ..report.display import Display, summary
 from ..search import Result, tune
+from ..search.display import Display, summary
 from ..search.run import INTERRUPTED as BY_CTRL_C
 from ..search.tune import STRATEGIES
 from .options import (

@@ -15,8 +15,8 @@ from rich.console import Console
 from .. import database as databases
 from ..ir import Program, changed, structural_hash
 from ..measure import open_workers
-from ..report.display import Display, summary
 from ..search import Result, tune
+from ..search.display import Display, summary
 from ..workloads import operations
 from .pipeline import Pieces
 

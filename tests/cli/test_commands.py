@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import metaschedule as ms
-from metaschedule.report.display import Display, summary
+from metaschedule.search.display import Display, summary
 from metaschedule.target import resolve
 from tests.cli.test_cli import run
 from tests.search.examples import small, tiled

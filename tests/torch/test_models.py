@@ -1,4 +1,4 @@
-"""The models of the benchmarks are what they are called, and give values worth comparing."""
+"""The models of the comparisons are what they are called, and give values worth comparing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 torch: Any = pytest.importorskip("torch")
-models: Any = pytest.importorskip("benchmarks.models")
+models: Any = pytest.importorskip("metaschedule.report.models")
 
 SHAPES = {
     "resnet50": [(1, 10)],

@@ -1,4 +1,4 @@
-"""The models of the benchmarks, small, through `torch.compile`: what eager gives, and all of it ours."""
+"""The models of the comparisons, small, through `torch.compile`: what eager gives, and all of it ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 torch: Any = pytest.importorskip("torch")
-models: Any = pytest.importorskip("benchmarks.models")
+models: Any = pytest.importorskip("metaschedule.report.models")
 
 import metaschedule.torch  # noqa: E402, F401  (makes the backend known)
 

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from ..measure import Node
 from ..measure.peak import measured_peak
-from ..search import Progress as Snapshot
-from ..search import Result
 from ..target import Target
+from .progress import Progress as Snapshot
+from .result import Result
 
 NARROW = 72  # columns, below which a table is a line for each program
 PERIOD = 5.0  # seconds after which a line says what goes on, where lines are all there is
