@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 WIDE = 160  # columns, where no terminal says how many it has
 INTERRUPTED = 130  # exit code, as shells give it after Ctrl-C
@@ -62,6 +64,17 @@ def widened(console: Console) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
     return console
+
+
+def table_of(lines: Sequence[Sequence[str]], title: str) -> Table:
+    """Cells as a table, the heading first."""
+    heading, *body = lines
+    table = Table(heading[0], box=box.SIMPLE, padding=0, title=title)
+    for name in heading[1:]:
+        table.add_column(name, justify="right")
+    for line in body:
+        table.add_row(*line)
+    return table
 
 
 class Status:

@@ -31,15 +31,32 @@ def cells(rows: Sequence[Row]) -> Iterator[list[str]]:
 
 
 def microseconds(time: Time | None) -> str:
-    return "-" if time is None else f"{1e6 * time.seconds:#.4g}".rstrip(".")
+    return "-" if time is None else in_us(time.seconds)
+
+
+def in_us(seconds: float) -> str:
+    """Microseconds, four digits.
+
+    >>> in_us(23.456e-6), in_us(0.0012)
+    ('23.46', '1200')
+    """
+    return f"{1e6 * seconds:.0f}" if seconds >= 1e-3 else f"{1e6 * seconds:#.4g}"
 
 
 def in_markdown(tables: Sequence[Sequence[Row]]) -> str:
     """A table for each group of rows, under its title."""
-    lines: list[str] = []
-    for rows in tables:
-        heading, *body = cells(rows)
-        rule = ["---", *["---:"] * (len(heading) - 1)]
-        lines += [f"**{TITLES[rows[0].case.constant]}**", ""]
-        lines += [f"| {' | '.join(line)} |" for line in (heading, rule, *body)] + [""]
-    return "\n".join(lines)
+    titled = [(TITLES[rows[0].case.constant], as_markdown(list(cells(rows)))) for rows in tables]
+    return "\n".join(f"**{title}**\n\n{table}" for title, table in titled)
+
+
+def as_markdown(lines: Sequence[Sequence[str]]) -> str:
+    """Cells as a table, the heading first.
+
+    >>> print(as_markdown([["", "us"], ["GMM", "12"]]), end="")
+    |  | us |
+    | --- | ---: |
+    | GMM | 12 |
+    """
+    heading, *body = lines
+    rule = ["---", *["---:"] * (len(heading) - 1)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (heading, rule, *body))

@@ -1,21 +1,13 @@
 """Spaces of other systems, rebuilt out of our modules, to compare spaces under one search and one code
-generator.
-
-| preset | what it searches | what of the original it leaves out | |---|---|---| | loops | kinds of the
-loops as they are written | nothing is tiled, moved or inlined | | autotvm | a fixed tiling of every
-reduction, as templates have it, with vectors and unrolling | templates per operator and layout; its
-inlining of injective stages into templates | | ansor | Ansor's sketch rules: inlining, rfactor, SSRSRS
-with and without a cached result, locations | its program annotations by random rewriting; layouts of
-constants | | default | what `default` has | - |
-
-`union` joins the sketches of two spaces.
+generator (`metaschedule bench spaces`). Each says what of the original it leaves out. `union` joins the
+sketches of spaces.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ScheduleError
 from ..ir import Program
@@ -31,20 +23,46 @@ from .postprocess import Buildable, RewriteReductionBlock
 from .rfactor import AddRFactor
 from .space import Module, Rejections, Space, SpaceLike, as_space
 
-PRESETS: dict[str, tuple[Module, ...]] = {
-    "loops": (ParallelVectorizeUnroll(),),
-    "autotvm": (
-        InlineConstants(),
-        MultiLevelTiling("SSRS", max_innermost_factor=64, write="no"),
-        ParallelVectorizeUnroll(),
+
+class Preset(NamedTuple):
+    """What a space searches, and what of the system that it is named after it leaves out, in a line each."""
+
+    searches: str
+    leaves_out: str
+    modules: tuple[Module, ...] = ()  # none: those of `default`
+
+
+PRESETS: dict[str, Preset] = {
+    "loops": Preset(
+        "the loops as written: which run in parallel, as vectors, unrolled how far",
+        "nothing, it is the naive space: no tile, nothing moved or inlined",
+        (ParallelVectorizeUnroll(),),
     ),
-    "ansor": (
-        InlineConstants(),
-        AutoInline(),
-        AddRFactor(),
-        MultiLevelTiling("SSRSRS", max_innermost_factor=64, write="may", write_levels=(1, 2)),
-        RandomComputeLocation(),
-        ParallelVectorizeUnroll(),
+    "autotvm": Preset(
+        "one tiling of every reduction, S S R S with factors that divide, as AutoTVM's templates have it",
+        "templates by operator and target: packed layouts, cached writes, injective stages inlined into them",
+        (
+            InlineConstants(),
+            MultiLevelTiling("SSRS", max_innermost_factor=64, write="no"),
+            ParallelVectorizeUnroll(),
+        ),
+    ),
+    "ansor": Preset(
+        "Ansor's sketch rules: inlining, rfactor, S S R S R S with its consumer or a cached result in the"
+        " tiles; and its annotations: where stages are computed, loop kinds, unrolling",
+        "rewritten layouts of constant operands, user-defined sketch rules, unrolling inside of stages",
+        (
+            InlineConstants(),
+            AutoInline(),
+            AddRFactor(),
+            MultiLevelTiling("SSRSRS", max_innermost_factor=64, write="may", write_levels=(1, 2)),
+            RandomComputeLocation(),
+            ParallelVectorizeUnroll(),
+        ),
+    ),
+    "default": Preset(
+        "all of Ansor's; tiles of registers that need not divide, packing, instructions, Winograd",
+        "nothing, it is this package's own",
     ),
 }
 
@@ -59,9 +77,9 @@ def preset(name: str, target: Target | str = "native") -> Space:
     if name == "default":
         return default(target)
     if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}; known are {', '.join(PRESETS)}, default")
+        raise ValueError(f"unknown preset {name!r}; known are {', '.join(PRESETS)}")
     return Space(
-        modules=PRESETS[name],
+        modules=PRESETS[name].modules,
         postprocessors=[RewriteLoopKinds(), RewriteReductionBlock()],
         checks=[Buildable()],
         target=resolve(target),

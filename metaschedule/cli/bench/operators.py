@@ -1,4 +1,4 @@
-"""`metaschedule bench`: this package beside others."""
+"""`metaschedule bench operators`: this package beside PyTorch and TVM."""
 
 from __future__ import annotations
 
@@ -10,28 +10,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
-from .. import database
-from ..report.case import TWELVE, cases
-from ..report.chart import bar_chart
-from ..report.contestants import ContestantError, Ours, opponents
-from ..report.contestants.tvm.contestant import CACHE
-from ..report.operators import Interrupted, Row, compare_all, geometric_means
-from ..report.table import TITLES, cells, in_markdown
-from ..search import Progress
-from ..search.display import microseconds, phase, time_left
-from ..target import resolve
-from .options import PLACE, Quiet, Seed, Workers, check_database, find_workers
-from .output import INTERRUPTED, Status, progress_console, result_console
-
-commands = typer.Typer(no_args_is_help=True, help="Measure this package beside others.")
+from ... import database
+from ...report.case import TWELVE, cases
+from ...report.chart import bar_chart
+from ...report.contestants import ContestantError, Ours, opponents
+from ...report.contestants.tvm.contestant import CACHE
+from ...report.operators import Interrupted, Row, compare_all, geometric_means
+from ...report.table import TITLES, cells, in_markdown
+from ...search import Progress
+from ...search.display import microseconds, phase, time_left
+from ...target import resolve
+from ..options import PLACE, Quiet, Seed, Workers, check_database, find_workers
+from ..output import INTERRUPTED, Status, progress_console, result_console, table_of
 
 TABLES = {"both": (False, True), "arguments": (False,), "constants": (True,)}
 
 
-@commands.command()
 def operators(
     names: Annotated[
         list[str] | None, typer.Argument(help="workloads, also GMM:n=64,k=32; default: the paper's twelve")
@@ -99,7 +94,7 @@ def operators(
     tables = [rows for rows in found if rows]
     console = result_console()
     for rows in tables:
-        console.print(as_table(rows))
+        console.print(table_of(list(cells(rows)), TITLES[rows[0].case.constant]))
     if as_json:
         report = {"machine": str(target), "trials": trials, "tables": [as_data(rows) for rows in tables]}
         as_json.write_text(json.dumps(report, indent=1))
@@ -111,16 +106,6 @@ def operators(
         raise typer.Exit(INTERRUPTED)
     if failures:
         raise ContestantError("\n".join(failures))
-
-
-def as_table(rows: Sequence[Row]) -> Table:
-    heading, *body = cells(rows)
-    table = Table(heading[0], box=box.SIMPLE, padding=0, title=TITLES[rows[0].case.constant])
-    for name in heading[1:]:
-        table.add_column(name, justify="right")
-    for line in body:
-        table.add_row(*line)
-    return table
 
 
 def as_data(rows: Sequence[Row]) -> dict[str, Any]:
