@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
-COLOURS = ("#3b6fb6", "#d98032", "#4f9d69", "#8d6bb8")
-LABELS, WIDTH, BAR, GAP, TOP = 170, 560, 12, 10, 56  # pixels
+COLOURS = ("#3b6fb6", "#d98032", "#4f9d69", "#8d6bb8", "#b8574f", "#7a7a7a", "#3fa7a3", "#b09a34")
+LABELS, WIDTH, BAR, GAP, HEAD = 220, 560, 12, 10, 40  # pixels
+LEGEND = 4  # names in a row
 
 
 def bar_chart(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
@@ -24,19 +25,22 @@ def bar_chart(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
     def x(value: float) -> float:
         return LABELS + WIDTH * (math.log2(value) - low) / (high - low)
 
-    bottom = TOP + sum(len(bars) * BAR + GAP for bars in groups.values())
+    top = HEAD + 16 * max(1, math.ceil(len(names) / LEGEND))
+    bottom = top + sum(len(bars) * BAR + GAP for bars in groups.values())
 
     def drawn() -> Iterator[str]:
         yield text(LABELS, 18, title, "start", "font-weight='bold'")
         for n, name in enumerate(names):
-            yield rectangle(LABELS + 130 * n, 28, 10, 10, colour[name], name)
-            yield text(LABELS + 130 * n + 16, 38, name, "start")
+            row, column = divmod(n, LEGEND)
+            left, y = LABELS + 130 * column, 28 + 16 * row
+            yield rectangle(left, y, 10, 10, colour[name], name)
+            yield text(left + 16, y + 10, name, "start")
         for exponent in range(low, high + 1):
             at = x(2.0**exponent)
             stroke = "#444" if exponent == 0 else "#ddd"
-            yield f"<line x1='{at:.1f}' x2='{at:.1f}' y1='{TOP - 6}' y2='{bottom}' stroke='{stroke}'/>"
+            yield f"<line x1='{at:.1f}' x2='{at:.1f}' y1='{top - 6}' y2='{bottom}' stroke='{stroke}'/>"
             yield text(at, bottom + 16, f"{2.0**exponent:g}x", "middle")
-        y = TOP
+        y = top
         for label, bars in groups.items():
             yield text(LABELS - 8, y + len(bars) * BAR / 2 + 4, label, "end")
             for name, value in bars.items():

@@ -11,25 +11,33 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from .. import space as spaces
 from ..database import Database
+from ..ir import Program
 from ..measure import Measurer
 from ..search import Result, tune
 from ..search.display import PERIOD, microseconds, time_left
 from ..search.progress import Progress
 from ..search.run import INTERRUPTED
-from ..space import Space
+from ..space import Space, preset
 from ..target import Target
-from .case import Case
 
 WORKLOADS = ("FDENSE", "GMM", "C2D", "CBR")  # the paper's subject of this experiment, and others
 SPACES = ("loops", "autotvm", "ansor", "default")  # from the poorest to the richest
 NOISE = 0.05  # of a latency; a richer space that is slower by less is as good
+
+
+class Subject(Protocol):
+    """What is tuned."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def program(self) -> Program: ...
 
 
 class Band(NamedTuple):
@@ -58,9 +66,9 @@ class Course:
 
 @dataclass
 class SpacesRow:
-    """The runs of a workload, by space in the order of `SPACES` or of the caller."""
+    """The runs of a subject, by space from the poorest to the richest."""
 
-    case: Case
+    label: str
     trials: int
     courses: list[Course] = field(default_factory=list)
 
@@ -88,17 +96,14 @@ class SpacesRow:
     def failures(self) -> list[str]:
         """Where a richer space is worse than the poorer one by more than noise."""
         return [
-            f"{self.case.label}: {richer} is {1 / self.gain(poorer, richer):.2f} times as slow as {poorer}"
+            f"{self.label}: {richer} is {1 / self.gain(poorer, richer):.2f} times as slow as {poorer}"
             for poorer, richer in self.steps
             if self.gain(poorer, richer) < 1 - NOISE
         ]
 
     def as_data(self) -> dict[str, Any]:
         return {
-            "label": self.case.label,
-            "workload": self.case.name,
-            "config": self.case.config,
-            "constant_weights": self.case.constant,
+            "label": self.label,
             "latency": {space: self.latency(space)._asdict() for space in self.spaces},
             "gains": {f"{richer} over {poorer}": self.gain(poorer, richer) for poorer, richer in self.steps},
             "runs": [
@@ -118,58 +123,64 @@ class InterruptedRows(KeyboardInterrupt):
 
 
 def compare_spaces(
-    cases: Sequence[Case],
-    names: Sequence[str],
+    subjects: Sequence[Subject],
+    spaces_of: Callable[[Subject], Mapping[str, Space]],
     seeds: Sequence[int],
     trials: int,
     database: Database,
     target: Target,
     tell: Callable[[str], None],
 ) -> list[SpacesRow]:
-    """A row for each case. Records go to the database, and the same call again goes on from them. Ctrl-C
-    raises `InterruptedRows`."""
-    clock = Clock(len(cases) * len(names) * len(seeds))
+    """A row for each subject, whose spaces are given by name. Records go to the database, and the same call
+    again goes on from them. Ctrl-C raises `InterruptedRows`."""
+    todo = [(subject, spaces_of(subject)) for subject in subjects]
+    clock = Clock(len(seeds) * sum(len(named) for _, named in todo))
     rows: list[SpacesRow] = []
     try:
-        for case in cases:
+        for subject, named in todo:
             results: list[tuple[str, int, Result]] = []
             for seed in seeds:
-                for name in names:
-                    listener = clock.listener(f"{case.label}, {name}, seed {seed}", tell)
-                    results.append((name, seed, search(case, name, seed, trials, database, target, listener)))
+                for name, space in named.items():
+                    listener = clock.listener(f"{subject.label}, {name}, seed {seed}", tell)
+                    own = own_space(name, space, seed)
+                    result = search(subject.program, own, seed, trials, database, target, listener)
+                    results.append((name, seed, result))
                     clock.done += 1
-            tell(f"{case.label}: measuring {len(results)} winners by turns{clock.left()}")
-            rows.append(SpacesRow(case, trials, list(courses_of(case, results, trials, target))))
-            rows[-1].courses.sort(key=lambda course: names.index(course.space))
+            tell(f"{subject.label}: measuring {len(results)} winners by turns{clock.left()}")
+            courses = courses_of(subject.program, results, trials, target)
+            order = list(named)
+            rows.append(SpacesRow(subject.label, trials, sorted(courses, key=lambda c: order.index(c.space))))
     except KeyboardInterrupt:
         raise InterruptedRows(rows) from None
     return rows
 
 
+def presets_of(names: Sequence[str], target: Target) -> dict[str, Space]:
+    return {name: preset(name, target) for name in names}
+
+
 def search(
-    case: Case, name: str, seed: int, trials: int, database: Database, target: Target,
+    program: Program, space: Space, seed: int, trials: int, database: Database, target: Target,
     listener: Callable[[Progress], None],
 ) -> Result:  # fmt: skip
     result = tune(
-        case.program, trials=trials, seed=seed, space=own_space(name, seed, target), database=database,
-        target=target, progress=listener,
-    )  # fmt: skip
+        program, trials=trials, seed=seed, space=space, database=database, target=target, progress=listener
+    )
     if result.stopped == INTERRUPTED:  # `tune` ends quietly, the comparison does too
         raise KeyboardInterrupt
     return result
 
 
-def own_space(name: str, seed: int, target: Target) -> Space:
-    """A preset under a name of its own for each seed: a search learns from the records of a space, whatever
+def own_space(name: str, space: Space, seed: int) -> Space:
+    """A space under a name of its own for each seed: a search learns from the records of a space, whatever
     their seed, and seeds are to be independent."""
-    space = spaces.preset(name, target)
-    return Space(space.modules, space.postprocessors, space.checks, target, f"{name}, seed {seed}")
+    return Space(space.modules, space.postprocessors, space.checks, space.target, f"{name}, seed {seed}")
 
 
 def courses_of(
-    case: Case, results: Sequence[tuple[str, int, Result]], trials: int, target: Target
+    program: Program, results: Sequence[tuple[str, int, Result]], trials: int, target: Target
 ) -> Iterator[Course]:
-    with Measurer(case.program, target) as measurer:
+    with Measurer(program, target) as measurer:
         outcomes = measurer.confirm([result.schedule.program for _, _, result in results])
     for (name, seed, result), outcome in zip(results, outcomes, strict=True):
         best = best_after_each(result, trials)

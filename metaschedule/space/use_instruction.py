@@ -42,16 +42,18 @@ from .stage import schedule_stage
 @dataclass(frozen=True)
 class UseInstruction:
     """`packs`: where the operand along the lanes is copied; "whole" (once, for constants at build time) or
-    "panel" (where a tile of columns begins)."""
+    "panel" (where a tile of columns begins). `only` names the instructions to choose from; all, if none."""
 
     packs: tuple[str, ...] = ("whole", "panel")
+    only: tuple[str, ...] = ()
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: ir.Block = sch.get(block)
         along = vector_iterator(node)
         if along is None or not is_reduction(node) or not plain_loops(sch, block):
             return [sch]
-        for fit in sorted(find_fits(node, target), key=lambda fit: fit.rank):
+        fits = [fit for fit in find_fits(node, target) if not self.only or fit.known.name in self.only]
+        for fit in sorted(fits, key=lambda fit: fit.rank):
             made: list[Schedule] = []
             for pack in self.packs:
                 made += attempt(sch, fit.use, block, along, pack, target)

@@ -14,6 +14,7 @@ SHAPES = {
     "mobilenet_v2": [(1, 10)],
     "googlenet": [(1, 10)],
     "bert": [(1, 11, 24), (1, 24)],
+    "bert_large": [(1, 11, 24), (1, 24)],
     "gpt2": [(1, 11, 24)],
     "dcgan": [(1, 3, 64, 64)],
     "lstm": [(1, 5, 9)],
@@ -24,7 +25,7 @@ SHAPES = {
 
 @pytest.fixture(params=models.names())
 def name(request: pytest.FixtureRequest) -> str:
-    if request.param in ("bert", "gpt2"):
+    if request.param in ("bert", "bert_large", "gpt2"):
         pytest.importorskip("transformers")
     return request.param
 
@@ -57,11 +58,12 @@ def test_the_same_at_every_call(name: str) -> None:
         ("mobilenet_v2", 3_504_872),
         ("googlenet", 6_624_904),
         ("bert", 109_482_240),
+        ("bert_large", 335_141_888),
         ("gpt2", 124_439_808),
     ],
 )
 def test_parameters_of_the_full_models(name: str, count: int) -> None:
-    if name in ("bert", "gpt2"):
+    if name in ("bert", "bert_large", "gpt2"):
         pytest.importorskip("transformers")
     with torch.device("meta"):
         model = models.MODELS[name].make()

@@ -12,7 +12,7 @@ import typer
 from ... import database
 from ...report.band_chart import band_chart
 from ...report.case import cases
-from ...report.spaces import NOISE, SPACES, WORKLOADS, InterruptedRows, SpacesRow, compare_spaces
+from ...report.spaces import NOISE, SPACES, WORKLOADS, InterruptedRows, SpacesRow, compare_spaces, presets_of
 from ...report.table import as_markdown, in_us
 from ...space.presets import PRESETS
 from ...target import resolve
@@ -56,7 +56,9 @@ def spaces(
     interrupted = False
     with Status(progress_console(quiet=quiet)) as tell, database.open(db) as records:
         try:
-            rows = compare_spaces(found, kinds, range(seeds), trials, records, target, tell)
+            rows = compare_spaces(
+                found, lambda _: presets_of(kinds, target), range(seeds), trials, records, target, tell
+            )
         except InterruptedRows as partial:
             rows, interrupted = partial.rows, True
     lines = list(cells(rows, kinds))
@@ -74,7 +76,7 @@ def spaces(
         }  # fmt: skip
         as_json.write_text(json.dumps(report, indent=1))
     if chart:
-        courses = {row.case.label: {name: row.course(name) for name in row.spaces} for row in rows}
+        courses = {row.label: {name: row.course(name) for name in row.spaces} for row in rows}
         chart.write_text(band_chart("Best latency by search space: median and range of the seeds", courses))
     if markdown:
         markdown.write_text(as_markdown(lines))
@@ -89,4 +91,4 @@ def cells(rows: Sequence[SpacesRow], kinds: Sequence[str]) -> Iterator[list[str]
     for row in rows:
         bands = [row.latency(name) for name in kinds]
         shown = [f"{in_us(b.median)} ({in_us(b.low)}-{in_us(b.high)})" for b in bands]
-        yield [row.case.label, *shown, *(f"{row.gain(*step):.2f}" for step in steps)]
+        yield [row.label, *shown, *(f"{row.gain(*step):.2f}" for step in steps)]

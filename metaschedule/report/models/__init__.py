@@ -50,6 +50,7 @@ MODELS = {
         {"stages": (((8, 6, 10, 4, 6, 5), (7, 5, 9, 4, 8, 6)),), "stem": (8, 12), "classes": 10},
     ),
     "bert": Definition(language.bert, token_ids, (128,), (11,), language.SMALL_BERT),
+    "bert_large": Definition(language.bert_large, token_ids, (128,), (11,), language.SMALL_BERT),
     "gpt2": Definition(language.gpt2, token_ids, (128,), (11,), language.SMALL_GPT2),
     "dcgan": Definition(
         other.DCGANGenerator, torch.randn, (100, 1, 1), (10, 1, 1), {"latent": 10, "width": 4}
@@ -70,15 +71,16 @@ def names() -> list[str]:
     return list(MODELS)
 
 
-def create(name: str, *, small: bool = False) -> tuple[nn.Module, tuple[Tensor]]:
-    """The model and the arguments of one call, batch 1."""
+def create(name: str, *, small: bool = False, **changes: Any) -> tuple[nn.Module, tuple[Tensor]]:
+    """The model and the arguments of one call, batch 1. `changes` are keywords of what makes the model, such
+    as `num_hidden_layers`."""
     if name not in MODELS:
         raise ValueError(f"no model {name!r}: one of {', '.join(MODELS)}")
     definition = MODELS[name]
     # Weights made in inference mode would have no count of changes, and compilers take them for inputs.
     with torch.inference_mode(False), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
-        model = definition.make(**definition.small if small else {})
+        model = definition.make(**{**(definition.small if small else {}), **changes})
         model.apply(randomise)
         inputs = definition.inputs((1, *(definition.small_size if small else definition.size)))
     return model.eval().requires_grad_(False), (inputs,)

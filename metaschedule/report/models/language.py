@@ -6,6 +6,9 @@ from typing import Any
 
 from torch import nn
 
+BERT_LARGE = {
+    "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+}  # fmt: skip
 SMALL_BERT = {
     "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40,
     "vocab_size": 64, "max_position_embeddings": 32,
@@ -20,6 +23,10 @@ def bert(**config: Any) -> nn.Module:
     from transformers import BertConfig, BertModel
 
     return BertModel(BertConfig(return_dict=False, **config))
+
+
+def bert_large(**config: Any) -> nn.Module:
+    return bert(**{**BERT_LARGE, **config})
 
 
 def gpt2(**config: Any) -> nn.Module:

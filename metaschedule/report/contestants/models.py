@@ -1,0 +1,149 @@
+"""Who runs whole models: PyTorch in eager and compiled, zentorch, OpenVINO, this package.
+
+A contestant is a function that prepares a `Subject`, a model in a precision, and gives the call that is
+timed. It raises `Skipped` where it cannot take part: it is not installed, or the machine or the model has
+not what it needs. The subject is everybody's: who changes a model copies it.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..models.precision import Args, convert
+
+Call = Callable[[], Any]
+
+
+class Skipped(Exception):
+    """A contestant takes no part; the message says why."""
+
+
+@dataclass
+class Subject:
+    """A model to run, and its arguments; `model` and `args` are in the precision, `original` in float32."""
+
+    name: str
+    original: nn.Module
+    original_args: Args
+    precision: str = "float32"
+
+    @cached_property
+    def converted(self) -> tuple[nn.Module, Args]:
+        return convert(self.original, self.original_args, self.precision)
+
+    def forget(self) -> None:
+        """Let go of the converted model."""
+        self.__dict__.pop("converted", None)
+
+    @property
+    def model(self) -> nn.Module:
+        return self.converted[0]
+
+    @property
+    def args(self) -> Args:
+        return self.converted[1]
+
+
+Prepare = Callable[[Subject], Call]
+
+
+def eager(subject: Subject) -> Call:
+    """int8 with dynamic activations by `torch.ao.quantization`, whose linear layers are kernels. Graphs of
+    PT2E are made of quantised and dequantised values, which eager computes as they stand."""
+    if subject.precision == "int8-dynamic":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            quantised = torch.ao.quantization.quantize_dynamic(
+                copy.deepcopy(subject.original), {nn.Linear}, torch.qint8
+            )
+        return partial(quantised, *subject.args)
+    return partial(subject.model, *subject.args)
+
+
+def channels_last(subject: Subject) -> Call:
+    if not all(x.ndim == 4 for x in subject.args):
+        raise Skipped("not a model of images")
+    layout: Any = {"memory_format": torch.channels_last}
+    model = copy.deepcopy(subject.model).to(**layout)
+    return partial(model, *(x.to(**layout) for x in subject.args))
+
+
+def torch_compile(subject: Subject) -> Call:
+    """With freezing, which packs weights, and is what quantised graphs need."""
+    return partial(torch.compile(subject.model, options={"freezing": True}), *subject.args)
+
+
+def zentorch(subject: Subject) -> Call:
+    try:
+        import_module("zentorch")
+    except ImportError as error:
+        raise Skipped(f"pip install zentorch==2.13.0.2 ({error})") from error
+    if subject.precision.startswith("int8"):
+        raise Skipped("it has no kernels for graphs of PT2E")
+    return partial(torch.compile(subject.model, backend="zentorch"), *subject.args)
+
+
+def openvino(subject: Subject) -> Call:
+    """int8 by NNCF: "static" is its quantisation after training, calibrated with the arguments; "dynamic" has
+    weights compressed to int8, and OpenVINO quantises activations as they come."""
+    try:
+        ov: Any = import_module("openvino")  # a name that the type checker need not find
+    except ImportError as error:
+        raise Skipped("pip install openvino==2026.4.1") from error
+    capabilities = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if subject.precision == "bfloat16" and "BF16" not in capabilities:
+        raise Skipped("OpenVINO has no bfloat16 on this machine")
+    args = subject.original_args
+    shapes = [tuple(x.shape) for x in args]
+    converted = ov.convert_model(subject.original, example_input=args, input=shapes)
+    if subject.precision.startswith("int8"):
+        converted = quantise_by_nncf(converted, args, subject.precision)
+    hints = {
+        "INFERENCE_PRECISION_HINT": "bf16" if subject.precision == "bfloat16" else "f32",
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    compiled = ov.compile_model(converted, "CPU", hints)
+    arrays = [x.numpy() for x in args]
+    return lambda: [torch.from_numpy(y) for y in compiled(arrays).values()]
+
+
+def quantise_by_nncf(model: Any, args: Args, precision: str) -> Any:
+    try:
+        nncf: Any = import_module("nncf")
+    except ImportError as error:
+        raise Skipped("int8 of OpenVINO needs NNCF: pip install nncf==3.4.0") from error
+    nncf.set_log_level(40)
+    if precision == "int8-dynamic":
+        return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+    data = nncf.Dataset([[x.numpy() for x in args]])
+    return nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=1)
+
+
+def ours(subject: Subject, database: Path | None = None) -> Call:
+    options: Any = {} if database is None else {"database": str(database)}
+    run = torch.compile(subject.model, backend="metaschedule", options=options)
+    return partial(run, *subject.args)
+
+
+OTHERS: dict[str, Prepare] = {
+    "eager": eager,
+    "channels-last": channels_last,
+    "torch-compile": torch_compile,
+    "zentorch": zentorch,
+    "openvino": openvino,
+}
+
+
+def tensors_of(outputs: Any) -> list[Tensor]:
+    return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
