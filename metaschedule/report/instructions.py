@@ -1,7 +1,7 @@
 """What hardware instructions add: on operators of narrow numbers, one by one; on a model, all together.
 
-The module `UseInstruction` is taken out of the default space ("without"), or held to one instruction; the rest
-of the space, the search and the budget are the same.
+The module `UseInstruction` is taken out of the default space ("without"), or held to one instruction; the
+rest of the space, the search and the budget are the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def convolution(size: int, ci: int, co: int, kernel: int, dtype: str) -> NarrowO
 
     def pad(i: Expr, j: Expr, c: Expr) -> Expr:
         inside = te.all_of(*[part for n in (i, j) for part in (n >= padding, n < size + padding)])
-        return te.select(inside, x[i - padding, j - padding, c], te.cast(0, dtype))
+        return te.select(inside, x[i - padding, j - padding, c], 0)
 
     padded = te.compute((wide, wide, ci), pad, name="padded") if padding else x
     rows, columns, channel = (te.reduce_axis(n, name=s) for n, s in ((kernel, "p"), (kernel, "q"), (ci, "c")))
@@ -109,7 +109,6 @@ def operator_cells(rows: Sequence[SpacesRow]) -> Iterator[list[str]]:
     names = list(dict.fromkeys(name for row in rows for name in row.spaces if name != WITHOUT))
     yield ["", "without, us", *(f"{name}, us" for name in names)]
     for row in rows:
-        shown = {
-            name: f"{in_us(row.latency(name).median)} ({gain:.2f}x)" for name, gain in gains(row).items()
-        }
-        yield [row.label, in_us(row.latency(WITHOUT).median), *(shown.get(name, "-") for name in names)]
+        times = {name: in_us(row.latency(name).median) for name in row.spaces}
+        shown = {name: f"{times[name]} ({gain:.2f}x)" for name, gain in gains(row).items()}
+        yield [row.label, times[WITHOUT], *(shown.get(name, "-") for name in names)]

@@ -125,10 +125,7 @@ def model_cells(rows: Sequence[ModelRow]) -> Iterator[list[str]]:
     base = next((row.latencies.get(OURS) for row in rows if row.precision == "float32"), None)
     for row in rows:
         mine = row.latencies.get(OURS)
-        ratios = [
-            row.ratio(OURS, OURS_WITHOUT),
-            base / mine if base and mine else None,
-            row.ratio(OURS, *others),
-        ]
+        faster = base / mine if base and mine else None
+        ratios = [row.ratio(OURS, OURS_WITHOUT), faster, row.ratio(OURS, *others)]
         times = [f"{1e3 * row.latencies[who]:.1f}" if who in row.latencies else "-" for who in names]
         yield [f"{row.name}, {row.precision}", *times, *("-" if x is None else f"{x:.2f}" for x in ratios)]

@@ -14,6 +14,7 @@ import typer
 from ... import database
 from ...report.chart import bar_chart
 from ...report.contestants import ContestantError
+from ...report.contestants.contestant import PRECISIONS
 from ...report.instructions import gains, operator_cells, operators, spaces_of
 from ...report.spaces import InterruptedRows, SpacesRow, compare_spaces
 from ...report.table import as_markdown
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ...report.rounds import ModelRow
 
 PARTS = ("operators", "model")
-PRECISIONS = ("float32", "bfloat16", "int8-dynamic", "int8-static")
 AGAINST = ("eager", "torch-compile", "zentorch", "openvino")
 
 
@@ -68,9 +68,8 @@ def instructions(
             if "operators" in wanted:
                 rows += compare_operators(only, trials, seed, path, tell)
             if "model" in wanted:
-                compared = []
                 for row in compare_model(model, layers, kinds, others, trials, seed, path, tell):
-                    compared.append(row)
+                    compared.append(row)  # one by one: Ctrl-C leaves those that are done
         except InterruptedRows as partial:
             rows, interrupted = partial.rows, True
         except KeyboardInterrupt:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..case import Case
 
+PRECISIONS = ("float32", "bfloat16", "int8-dynamic", "int8-static")  # in which models are run
 ROUND_TIME = 0.1  # seconds that one measurement of a way takes, or one call if that is longer
 
 

@@ -19,9 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..contestants.contestant import ContestantError
+from ..contestants.contestant import PRECISIONS, ContestantError
 
-PRECISIONS = ("float32", "bfloat16", "int8-dynamic", "int8-static")
 Args = tuple[Tensor, ...]
 
 
