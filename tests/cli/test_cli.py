@@ -70,6 +70,13 @@ def test_space_as_a_table(file: Path) -> None:
         (["space", "missing.py:f"], "there is no file missing.py"),
         (["bench", "operators", "GEMM"], "no workload 'GEMM'"),
         (["bench", "operators", "GMM", "--against", "jax"], "there is no contestant 'jax'; there are torch,"),
+        (["bench", "spaces", "GEMM"], "no workload 'GEMM'"),
+        (
+            ["bench", "spaces", "--spaces", "loops,halide"],
+            "'halide' is none of loops, autotvm, ansor, default",
+        ),
+        (["bench", "instructions", "--precisions", "int4"], "'int4' is none of float32, bfloat16"),
+        (["bench", "instructions", "--parts", "operators", "--only", "int5"], "no operator has 'int5'"),
         (["bench", "operators", "GMM", "--weights", "none"], "weights are both, arguments, constants"),
         (["show", "GMM", "bytes"], "'bytes' is none of program, trace, schedule, llvm, asm"),
     ],
@@ -163,3 +170,39 @@ def test_bench_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert constants["geometric_means"] == pytest.approx(constants["rows"][0]["ratios"])
     assert ElementTree.parse(chart).getroot().tag.endswith("svg")
     assert tables.read_text().count("geometric mean") == 2
+
+
+def test_bench_spaces(tmp_path: Path) -> None:
+    figures, chart, table = tmp_path / "figures.json", tmp_path / "chart.svg", tmp_path / "table.md"
+    code, text = run(
+        *("bench", "spaces", "--workloads", "GMM:n=8,m=16,k=4", "--trials", 2, "--seeds", 1),
+        *("--spaces", "loops,default", "--json", figures, "--chart", chart, "--markdown", table),
+    )
+    assert code == 0
+    assert "default x loops" in text
+    assert "left out" in text
+    (row,) = json.loads(figures.read_text())["rows"]
+    assert [(one["space"], one["trials"]) for one in row["runs"]] == [("loops", 2), ("default", 2)]
+    assert row["gains"]["default over loops"] == pytest.approx(
+        row["latency"]["loops"]["median"] / row["latency"]["default"]["median"]
+    )
+    assert ElementTree.parse(chart).getroot().tag.endswith("svg")
+    assert table.read_text().startswith("|  | loops, us | default, us | default x loops |")
+
+
+def test_bench_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from metaschedule.report.instructions import product
+
+    monkeypatch.setattr("metaschedule.cli.bench.instructions.operators", lambda: [product(8, 16, 8, "int8")])
+    figures, chart, table = tmp_path / "figures.json", tmp_path / "chart.svg", tmp_path / "table.md"
+    code, text = run(
+        *("bench", "instructions", "--parts", "operators", "--trials", 1),
+        *("--json", figures, "--chart", chart, "--markdown", table),
+    )
+    assert code == 0
+    assert "int8 8x16x8" in text
+    (row,) = json.loads(figures.read_text())["operators"]
+    assert row["runs"][0]["space"] == "without"
+    assert set(row["gains"]) == set(row["latency"]) - {"without"}
+    assert ElementTree.parse(chart).getroot().tag.endswith("svg")
+    assert table.read_text().startswith("**Operators")
