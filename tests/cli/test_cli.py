@@ -193,7 +193,7 @@ def test_bench_spaces(tmp_path: Path) -> None:
 def test_bench_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from metaschedule.report.instructions import product
 
-    monkeypatch.setattr("metaschedule.cli.bench.instructions.operators", lambda: [product(8, 16, 8, "int8")])
+    monkeypatch.setattr("metaschedule.report.instructions.operators", lambda: [product(8, 16, 8, "int8")])
     figures, chart, table = tmp_path / "figures.json", tmp_path / "chart.svg", tmp_path / "table.md"
     code, text = run(
         *("bench", "instructions", "--parts", "operators", "--trials", 1),

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ... import database
+from ...report import instructions as experiment
 from ...report.chart import bar_chart
 from ...report.contestants import ContestantError
 from ...report.contestants.contestant import PRECISIONS
-from ...report.instructions import gains, operator_cells, operators, spaces_of
 from ...report.spaces import InterruptedRows, SpacesRow, compare_spaces
 from ...report.table import as_markdown
 from ...target import resolve
@@ -78,7 +78,7 @@ def instructions(
     if as_json:
         report = {
             "machine": str(resolve("native")), "trials": trials, "layers": layers,
-            "operators": [row.as_data() | {"gains": gains(row)} for row in rows],
+            "operators": [row.as_data() | {"gains": experiment.gains(row)} for row in rows],
             "models": [row.as_data() for row in compared],
         }  # fmt: skip
         as_json.write_text(json.dumps(report, indent=1))
@@ -91,12 +91,14 @@ def instructions(
 
 def compare_operators(only: str, trials: int, seed: int, path: Path, tell: Any) -> list[SpacesRow]:
     target = resolve("native")
-    subjects = [one for one in operators() if only in one.label]
+    subjects = [one for one in experiment.operators() if only in one.label]
     if not subjects:
-        raise typer.BadParameter(f"no operator has {only!r}; there are {[o.label for o in operators()]}")
+        raise typer.BadParameter(
+            f"no operator has {only!r}; there are {[o.label for o in experiment.operators()]}"
+        )
     with database.open(path) as db:
         return compare_spaces(
-            subjects, lambda one: spaces_of(one.program, target), [seed], trials, db, target, tell
+            subjects, lambda one: experiment.spaces_of(one.program, target), [seed], trials, db, target, tell
         )
 
 
@@ -128,9 +130,9 @@ def show(
 ) -> None:
     console = result_console()
     tables: list[tuple[str, list[list[str]]]] = []
-    groups: dict[str, dict[str, float]] = {row.label: gains(row) for row in rows}
+    groups: dict[str, dict[str, float]] = {row.label: experiment.gains(row) for row in rows}
     if rows:
-        tables.append(("Operators, weights constant", list(operator_cells(rows))))
+        tables.append(("Operators, weights constant", list(experiment.operator_cells(rows))))
     if compared:
         from ...report.narrow_models import OURS, model_cells
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +26,7 @@ def spaces(
         list[str] | None,
         typer.Argument(help=f"workloads, also GMM:n=64,k=32; default: {' '.join(WORKLOADS)}"),
     ] = None,
-    workloads: Annotated[str, typer.Option(help="the same as an option, several by commas")] = "",
+    workloads: Annotated[str, typer.Option(help="the same as an option: GMM,C2D")] = "",
     chosen: Annotated[
         str, typer.Option("--spaces", help="several by commas, from the poorest to the richest")
     ] = ",".join(SPACES),
@@ -48,7 +49,9 @@ def spaces(
     target = resolve("native")
     kinds = [check_choice(name, SPACES, "--spaces") for name in chosen.split(",")]
     check_choice(weights, ("arguments", "constants"), "--weights")
-    wanted = [*(names or ()), *(name for name in workloads.split(",") if name)] or list(WORKLOADS)
+    wanted = [*(names or ()), *(name for name in re.split(",(?=[A-Z])", workloads) if name)] or list(
+        WORKLOADS
+    )
     try:
         found = cases(wanted, config, constant=weights == "constants")
     except (ValueError, TypeError) as error:
