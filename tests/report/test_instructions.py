@@ -71,7 +71,7 @@ def subjects(monkeypatch: pytest.MonkeyPatch) -> Any:
     torch: Any = pytest.importorskip("torch", reason="torch is optional")
     models: Any = pytest.importorskip("metaschedule.report.contestants.models")
     monkeypatch.setattr("metaschedule.report.rounds.ROUNDS", 1)
-    monkeypatch.setattr("metaschedule.report.rounds.ROUND_TIME", 0.0)
+    monkeypatch.setattr("metaschedule.report.rounds.ROUND_TIME", 1e-9)
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8)).eval()
     model.requires_grad_(False)
