@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._inductor import config as inductor_config
 
 from ..models.precision import Args, convert
 
@@ -88,9 +89,10 @@ def zentorch(subject: Subject) -> Call:
         import_module("zentorch")
     except ImportError as error:
         raise Skipped(f"pip install zentorch==2.13.0.2 ({error})") from error
-    if subject.precision.startswith("int8"):
-        raise Skipped("it has no kernels for graphs of PT2E")
-    return partial(torch.compile(subject.model, backend="zentorch"), *subject.args)
+    run = torch.compile(subject.model, backend="zentorch")
+    with inductor_config.patch(freezing=True):
+        run(*subject.args)
+    return partial(run, *subject.args)
 
 
 def openvino(subject: Subject) -> Call:
