@@ -40,7 +40,7 @@ def instructions(
         int, typer.Option(min=0, help="of each operator and, on average, kernel; 0: take records")
     ] = 32,
     db: Annotated[
-        Path | None, typer.Option(help="database of our records; those without instructions go beside it")
+        Path | None, typer.Option(help="file of our records; those without instructions go beside it")
     ] = None,
     seed: Seed = 0,
     as_json: Annotated[Path | None, typer.Option("--json", help="file to write the figures to")] = None,

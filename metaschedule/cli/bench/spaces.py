@@ -17,7 +17,7 @@ from ...report.spaces import NOISE, SPACES, WORKLOADS, InterruptedRows, SpacesRo
 from ...report.table import as_markdown, in_us
 from ...space.presets import PRESETS
 from ...target import resolve
-from ..options import Quiet, check_choice
+from ..options import PLACE, Quiet, check_choice, check_database
 from ..output import INTERRUPTED, Status, progress_console, result_console, table_of
 
 
@@ -32,7 +32,10 @@ def spaces(
     ] = ",".join(SPACES),
     trials: Annotated[int, typer.Option(min=1, help="of each space, workload and seed")] = 64,
     seeds: Annotated[int, typer.Option(min=1, help="runs of each, with other random numbers")] = 3,
-    db: Annotated[Path | None, typer.Option(help="database to record in and to go on from")] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(callback=check_database, help=f"database to record in and to go on from: {PLACE}"),
+    ] = None,
     config: Annotated[str, typer.Option(help="configuration of the workloads, or all")] = "0",
     weights: Annotated[str, typer.Option(help="arguments of the call, or constants")] = "arguments",
     as_json: Annotated[Path | None, typer.Option("--json", help="file to write the figures to")] = None,

@@ -132,7 +132,7 @@ def quantise_by_nncf(model: Any, args: Args, precision: str) -> Any:
     return nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=1)
 
 
-def ours(subject: Subject, database: Path | None = None) -> Call:
+def ours(subject: Subject, database: str | Path | None = None) -> Call:
     options: Any = {} if database is None else {"database": str(database)}
     run = torch.compile(subject.model, backend="metaschedule", options=options)
     return partial(run, *subject.args)
