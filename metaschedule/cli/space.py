@@ -39,6 +39,8 @@ def show(found: Statistics, console: Console) -> None:
         sites = ", ".join(f"{times} {site}" for site, times in counted.items())
         table.add_row(str(n), sketch.outline, str(sketch.instructions), sites, str(sketch.size))
     console.print(table)
+    if used := sorted({name for sketch in found.sketches for name in sketch.hardware}):
+        console.print(f"hardware instructions: {', '.join(used)}")
     console.print(
         f"{found.size} decisions in all; {found.accepted} of {found.draws} random candidates are valid"
     )

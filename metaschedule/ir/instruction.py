@@ -51,6 +51,11 @@ class HardwareInstruction:
     features: tuple[str, ...]  # that the target must have, by LLVM's names
     accumulates: bool  # whether it adds to its first argument
 
+    @property
+    def products(self) -> int:
+        """What all lanes take of the operand of which they take most: the products of a sum of products."""
+        return self.lanes * max(r.count for r in self.registers)
+
     def expand(self, args: Sequence[Expr]) -> Expr:
         """What a call with these arguments computes, by ordinary operations."""
         values = dict(zip(self.arguments, args, strict=True))

@@ -11,11 +11,18 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from .. import ir
 from ..arith import simplify
 from ..errors import ScheduleError
 
+INDEX_OPERATORS = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
 COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or", "==", "!="})
 
 
@@ -33,10 +40,9 @@ def describe_instruction(
     if len(stores) != 1 or len(description.outputs) != 1:
         raise ValueError(f"instruction {name!r}: a description has one output and one store")
     (store,), (output,) = stores, description.outputs
-    along = {v for index in store.indices for v in ir.free_vars(index)}
-    lanes = [loop for loop in loops if loop.var in along]
-    steps = [loop for loop in loops if loop.var not in along]
-    places = [flat_index(store.buffer, store.indices, at) for at in points(lanes)]
+    lanes, steps = split_loops(loops, store)
+    grid = lane_values(lanes)
+    places = list(elements_of(ir.Load(store.buffer, store.indices), grid))
     if places != list(range(output.size)):
         raise ValueError(f"instruction {name!r}: lanes must be the elements of {output.name}, in order")
     accumulator = ir.Load(output, store.indices)
@@ -45,7 +51,7 @@ def describe_instruction(
 
     def place(load: ir.Load, step: Mapping[ir.Var, ir.Expr]) -> ir.Expr:
         """The argument that a load is in some step: the same elements are the same argument."""
-        elements = tuple([flat_index(load.buffer, load.indices, {**step, **lane}) for lane in points(lanes)])
+        elements = elements_of(load, grid, step)
         for buffer, known, argument in arguments:
             if buffer is load.buffer and known == elements:
                 return argument
@@ -87,14 +93,40 @@ def points(loops: Sequence[ir.For]) -> list[dict[ir.Var, ir.Expr]]:
     return [dict(zip(variables, map(ir.const, at), strict=True)) for at in itertools.product(*ranges)]
 
 
-def flat_index(buffer: ir.Buffer, indices: Sequence[ir.Expr], at: Mapping[ir.Var, ir.Expr]) -> int:
-    total = 0
-    for index, extent in zip(indices, buffer.shape, strict=True):
-        value = ir.as_int(simplify(ir.substitute(index, dict(at))))
-        if value is None:
-            raise ValueError(f"{index} of {buffer.name} is no constant in an iteration")
-        total = total * extent + value
-    return total
+def split_loops(loops: Sequence[ir.For], store: ir.Store) -> tuple[list[ir.For], list[ir.For]]:
+    """The loops of a description that are lanes, and those that are steps of a lane."""
+    along = {v for index in store.indices for v in ir.free_vars(index)}
+    return [x for x in loops if x.var in along], [x for x in loops if x.var not in along]
+
+
+def lane_values(lanes: Sequence[ir.For]) -> dict[ir.Var, np.ndarray]:
+    """The loops of the lanes as arrays over all lanes."""
+    grid = np.indices([loop.fixed_extent or 0 for loop in lanes]).reshape(len(lanes), -1)
+    return {loop.var: values for loop, values in zip(lanes, grid, strict=True)}
+
+
+def elements_of(
+    load: ir.Load, lanes: Mapping[ir.Var, np.ndarray], step: Mapping[ir.Var, ir.Expr] | None = None
+) -> tuple[int, ...]:
+    """Which element of its register every lane loads in some step."""
+    values: dict[ir.Var, Any] = {**lanes, **{v: ir.as_int(e) for v, e in (step or {}).items()}}
+    total: Any = 0
+    for index, extent in zip(load.indices, load.buffer.shape, strict=True):
+        total = total * extent + value_of(index, values)
+    return tuple(np.broadcast_to(total, len(next(iter(lanes.values()), (0,)))).tolist())
+
+
+def value_of(e: ir.Expr, values: Mapping[ir.Var, Any]) -> Any:
+    """An index for arrays of values of its variables."""
+    if isinstance(e, ir.Const):
+        return int(e.value)
+    if isinstance(e, ir.Var) and e in values:
+        return values[e]
+    if isinstance(e, ir.Cast):
+        return value_of(e.a, values)
+    if isinstance(e, ir.Binary) and e.op in INDEX_OPERATORS:
+        return INDEX_OPERATORS[e.op](value_of(e.a, values), value_of(e.b, values))
+    raise ValueError(f"{e} is no index that loops alone decide")
 
 
 def parts(e: ir.Expr) -> list[ir.Expr]:
@@ -157,11 +189,12 @@ def is_equal(a: ir.Expr, b: ir.Expr) -> bool:
 def put_instruction(
     known: ir.HardwareInstruction,
     description: ir.Store,
-    steps: Sequence[ir.For],
+    described: Sequence[ir.For],
     found: ir.Store,
     loops: Sequence[ir.For],
 ) -> ir.Store:
     """The store of one lane that does what `found` does in all iterations of `loops`."""
+    lanes, steps = split_loops(described, description)
     sizes = [[n for loop in nest if (n := loop.fixed_extent) != 1] for nest in (loops, steps)]
     if sizes[0] != sizes[1]:
         raise ScheduleError(f"its loops are {sizes[0]}, those of a lane of {known.name} are {sizes[1]}")
@@ -175,27 +208,57 @@ def put_instruction(
     if any(v in inside for index in found.indices for v in ir.free_vars(index)):
         raise ScheduleError(f"where it stores moves with the loops of a lane of {known.name}")
     mine = [loop.var for loop in loops if loop.fixed_extent != 1]
+    when = first_steps(description, lanes, steps)
+    order = ascending_steps(known, description, when)
     arguments: list[ir.Expr] = []
-    for argument in known.arguments:
-        assert isinstance(argument, ir.Load)
-        if argument.buffer is description.buffer:
-            arguments.append(ir.Load(found.buffer, found.indices))
-            continue
-        load = bound[argument.buffer]
-        step = step_of(argument, description, steps)
-        values: dict[ir.Var, ir.Expr] = dict(zip(mine, step, strict=True))
-        values |= {loop.var: ir.const(0) for loop in loops if loop.fixed_extent == 1}
-        arguments.append(
-            ir.Load(load.buffer, tuple([simplify(ir.substitute(i, values)) for i in load.indices]))
-        )
+    for r in known.registers:
+        for n in range(r.count):
+            argument = known.arguments[r.first + n]
+            assert isinstance(argument, ir.Load)
+            if argument.buffer is description.buffer:
+                arguments.append(ir.Load(found.buffer, found.indices))
+                continue
+            load = bound[argument.buffer]
+            step = when[argument.buffer, tuple([at[n] for at in r.at])]
+            step = order.get(tuple(map(ir.as_int, step)), step)
+            values: dict[ir.Var, ir.Expr] = dict(zip(mine, step, strict=True))
+            values |= {loop.var: ir.const(0) for loop in loops if loop.fixed_extent == 1}
+            at = tuple([simplify(ir.substitute(i, values)) for i in load.indices])
+            arguments.append(ir.Load(load.buffer, at))
     return ir.Store(found.buffer, found.indices, ir.instruct(known.name, *arguments))
 
 
-def step_of(argument: ir.Load, description: ir.Store, steps: Sequence[ir.For]) -> list[ir.Expr]:
-    """In which iteration of its steps a description loads an argument first."""
-    loads = [e for e in parts(description.value) if isinstance(e, ir.Load) and e.buffer is argument.buffer]
+def ascending_steps(
+    known: ir.HardwareInstruction,
+    description: ir.Store,
+    when: dict[tuple[ir.Buffer, tuple[int, ...]], list[ir.Expr]],
+) -> dict[tuple[int | None, ...], list[ir.Expr]]:
+    """What iterations of a program the steps of a sum are: those may come in any order, and what lies side by
+    side in a register should in memory. (`vdpbf16ps` adds the odd product first.)"""
+    value = description.value
+    is_sum = isinstance(value, ir.Binary) and value.op in COMMUTATIVE
+    if not is_sum or not any(
+        isinstance(e, ir.Load) and e.buffer is description.buffer for e in ir.operands(value)
+    ):
+        return {}
+    first = next((b for b, _ in when if b is not description.buffer), None)
+    taken = [(elements, step) for (b, elements), step in when.items() if b is first]
+    steps = [step for _, step in taken]
+    if len(taken) < max(r.count for r in known.registers):  # elements that several steps share
+        return {}
+    ranked = sorted(taken, key=lambda pair: pair[0])
+    return {tuple(map(ir.as_int, step)): to for (_, step), to in zip(ranked, steps, strict=True)}
+
+
+def first_steps(
+    description: ir.Store, lanes: Sequence[ir.For], steps: Sequence[ir.For]
+) -> dict[tuple[ir.Buffer, tuple[int, ...]], list[ir.Expr]]:
+    """In which iteration of its steps a description loads elements first, which the lanes take of a
+    buffer."""
+    grid, found = lane_values(lanes), dict[tuple[ir.Buffer, tuple[int, ...]], list[ir.Expr]]()
+    loads = [e for e in parts(description.value) if isinstance(e, ir.Load)]
     for at in points(steps):
         for load in loads:
-            if all(map(is_equal, [ir.substitute(i, dict(at)) for i in load.indices], argument.indices)):
-                return [at[loop.var] for loop in steps if loop.fixed_extent != 1]
-    raise AssertionError(f"{argument} is not loaded by {description}")
+            step = [at[loop.var] for loop in steps if loop.fixed_extent != 1]
+            found.setdefault((load.buffer, elements_of(load, grid, at)), step)
+    return found

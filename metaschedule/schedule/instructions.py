@@ -1,7 +1,8 @@
 """Instructions that CPUs have for products of narrow numbers, described once and registered.
 
-Each lane adds up products of neighbours along a reduction: four of bytes, two of 16 bits. What a target
-has is told by its features; a space takes the widest (`space.use_instruction`).
+Each lane adds up products of neighbours along a reduction: four of bytes, two of 16 bits. The lanes of a
+matrix instruction are rows and columns of a small product. What a target has is told by its features; a
+space takes the instruction with the most products (`space.use_instruction`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,28 @@ from .intrinsics import register_intrinsic
 
 
 def dot_product(lanes: int, group: int, a: str, b: str, c: str) -> str:
-    """The description of `c[i] += sum of a[i, k] * b[i, k]`."""
+    """The description of `c[i] += sum of a[i, k] * b[i, k]`. Of floats, whose sums round, the last product
+    comes first, as `vdpbf16ps` has it."""
+    k = f"{group - 1} - k" if c == "float32" else "k"
     return f"""
 def dot(A: T.Tensor(({lanes}, {group}), "{a}"), B: T.Tensor(({lanes}, {group}), "{b}"),
         C: T.Output(({lanes},), "{c}")):
     for i, k in T.grid({lanes}, {group}):
-        C[i] = C[i] + T.cast(A[i, k], "{c}") * T.cast(B[i, k], "{c}")
+        C[i] = C[i] + T.cast(A[i, {k}], "{c}") * T.cast(B[i, {k}], "{c}")
+"""
+
+
+def matrix_product(shape: tuple[int, int, int], packed: int, a: str, b: str, c: str) -> str:
+    """The description of `c[i, j] += sum of a[i, k] * b[j, k]`; the register of b has all of k side by side
+    (`packed` is 0), or so many neighbours along k in each column."""
+    rows, columns, depth = shape
+    size = (depth // packed, columns, packed) if packed else (columns, depth)
+    at = f"k // {packed}, j, k % {packed}" if packed else "j, k"
+    return f"""
+def product(A: T.Tensor(({rows}, {depth}), "{a}"), B: T.Tensor({size}, "{b}"),
+            C: T.Output(({rows}, {columns}), "{c}")):
+    for i, j, k in T.grid({rows}, {columns}, {depth}):
+        C[i, j] = C[i, j] + T.cast(A[i, k], "{c}") * T.cast(B[{at}], "{c}")
 """
 
 
@@ -45,6 +62,44 @@ def multiply_add_words(bits: int, intrinsic: str) -> str:
         %products = call {result} @{intrinsic}({operand} %A, {operand} %B)
         add {result} %products, %C
     """
+
+
+def multiply_tiles(name: str, operand: str, total: str) -> str:
+    """An instruction of AMX on tiles of 16 rows of 64 bytes. LLVM keeps tiles in their registers, loads and
+    stores them and configures them (`ldtilecfg`); programs see vectors of 256 x 32 bits."""
+    whole = "<256 x i32>"
+    c = [f"%c = bitcast {total} %C to {whole}"] if total != whole else []
+    tile, vector = "@llvm.x86.cast.vector.to.tile.v256i32", "@llvm.x86.cast.tile.to.vector.v256i32"
+    code = f"@llvm.x86.{name}.internal"
+    lines = [
+        f"declare x86_amx {tile}({whole})",
+        f"declare {whole} {vector}(x86_amx)",
+        f"declare x86_amx {code}(i16, i16, i16, x86_amx, x86_amx, x86_amx)",
+        f"%a = bitcast {operand} %A to {whole}",
+        f"%b = bitcast {operand} %B to {whole}",
+        *c,
+        f"%ta = call x86_amx {tile}({whole} %a)",
+        f"%tb = call x86_amx {tile}({whole} %b)",
+        f"%tc = call x86_amx {tile}({whole} {'%c' if c else '%C'})",
+        f"%td = call x86_amx {code}(i16 16, i16 64, i16 64, x86_amx %tc, x86_amx %ta, x86_amx %tb)",
+    ]
+    if c:
+        lines += [f"%d = call {whole} {vector}(x86_amx %td)", f"bitcast {whole} %d to {total}"]
+    else:
+        lines.append(f"call {whole} {vector}(x86_amx %td)")
+    return "\n".join(lines)
+
+
+def register_amx() -> None:
+    kinds = {"ss": SIGNED, "su": ("int8", "uint8", "int32"), "us": BYTES, "uu": UNSIGNED}
+    for kind, operands in kinds.items():
+        name = f"tdpb{kind}d"
+        code = multiply_tiles(name, "<1024 x i8>", "<256 x i32>")
+        description = parse(matrix_product((16, 16, 64), 4, *operands))
+        register_intrinsic(f"x86.{name}", description, instruction=code, features=("amx-tile", "amx-int8"))
+    code = multiply_tiles("tdpbf16ps", "<512 x bfloat>", "<256 x float>")
+    description = parse(matrix_product((16, 16, 32), 2, *BRAIN))
+    register_intrinsic("x86.tdpbf16ps", description, instruction=code, features=("amx-tile", "amx-bf16"))
 
 
 def register_x86() -> None:
@@ -85,7 +140,15 @@ def register_arm() -> None:
         code = f"llvm.aarch64.neon.{name}.v4i32.v16i8"
         register_dot(f"arm.{name}", 4, operands, code, features)
     register_dot("arm.bfdot", 4, BRAIN, "llvm.aarch64.neon.bfdot.v4f32.v8bf16", ("bf16",))
+    for name, operands in (("smmla", SIGNED), ("ummla", UNSIGNED), ("usmmla", BYTES)):
+        description = parse(matrix_product((2, 2, 8), 0, *operands))
+        code = f"llvm.aarch64.neon.{name}.v4i32.v16i8"
+        register_intrinsic(f"arm.{name}", description, instruction=code, features=("i8mm",))
+    description = parse(matrix_product((2, 2, 4), 0, *BRAIN))
+    code = "llvm.aarch64.neon.bfmmla"
+    register_intrinsic("arm.bfmmla", description, instruction=code, features=("bf16",))
 
 
 register_x86()
+register_amx()
 register_arm()

@@ -27,7 +27,12 @@ def pack_panel(
 
 
 def pack_whole(
-    sch: Schedule, packed: BlockRV, position: int, width: ExprRV, target: Target, grouped: Grouped = None
+    sch: Schedule,
+    packed: BlockRV,
+    position: int,
+    width: ExprRV | int,
+    target: Target,
+    grouped: Grouped = None,
 ) -> None:
     """Copy everything once, panel after panel."""
     loops = sch.get_loops(packed)

@@ -15,10 +15,12 @@ is packed where, and whether tiles of rows or of columns change faster.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import ir
 from ..affine.stride import stride
+from ..errors import ScheduleError
 from ..ir.annotations import CLAIMED, SKIP_ZEROS
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
@@ -40,6 +42,7 @@ from .stage import schedule_stage
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
 MOST_UNROLLED_STEPS = 8  # of the innermost reduction loop
+FEW_ROWS = 4  # of a matrix instruction: so many are read where they are
 MOST_WASTE = 0.125  # of a chunk that its tiles do not fill: cores that wait
 
 
@@ -105,12 +108,18 @@ def has_windows(block: ir.Block, streamed: tuple[int, int] | None) -> bool:
 
 @dataclass(frozen=True)
 class Grouping:
-    """An instruction that a lane is to be: it takes `size` values of the iterator `step` at once."""
+    """An instruction that a lane is to be: it takes `size` values of the iterator `step` at once, of which
+    `run` lie side by side in the register of the columns. Lanes are columns, and for a matrix instruction
+    `rows` values of another iterator too. There are so many `registers` for them."""
 
     intrinsic: str
     step: ir.Var
     size: int
     lanes: int
+    run: int
+    registers: int
+    row: ir.Var | None = None
+    rows: int = 1
 
 
 @dataclass
@@ -121,8 +130,8 @@ class TiledLoops:
     tiles: dict[ir.Var, LoopRV]  # of registers, in a chunk
     reductions: list[LoopRV]  # the last is unrolled
     rows: list[LoopRV]  # of a tile, unrolled
-    columns: LoopRV  # of a tile, vectorized
-    width: ExprRV  # of the columns
+    columns: list[LoopRV]  # of a tile, vectorized; of a matrix instruction the rows and columns
+    width: ExprRV | int  # of a panel of columns
     steps: list[LoopRV]  # of a lane, if it is an instruction
 
 
@@ -139,6 +148,8 @@ def tile(
         sch.set_scope(block, 0, "local")
     streamed = streamed_operand(node, along) if pack != "no" else None
     packed = sch.cache_read(block, streamed[0], "global") if streamed else None
+    if grouping and pack == "panel" and grouping.run < grouping.size:
+        raise ScheduleError(f"a register of {grouping.intrinsic} does not lie in a panel")
     groups = pack_groups(sch, block, node, streamed, grouping, target) if grouping else []
 
     loops = sch.get_loops(block)
@@ -151,7 +162,7 @@ def tile(
     tiles = [nest.tiles[along], *others] if columns_first else [*others, nest.tiles[along]]
     if first is not None:
         tiles.insert(0, nest.tiles[first])
-    sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, nest.columns, *nest.steps)
+    sch.reorder(*nest.chunks, *tiles, *nest.reductions, *nest.rows, *nest.columns, *nest.steps)
     sch.reverse_compute_at(result, tiles[-1])
     if packed and streamed and pack == "panel":
         pack_panel(sch, packed, streamed[1], nest.tiles[along], target, grouped)
@@ -159,7 +170,12 @@ def tile(
         outer = [sch.fuse(*nest.chunks) if len(nest.chunks) > 1 else nest.chunks[0]]
         sch.parallel(outer[0])
     *rows, columns = sch.get_loops(result)[len(outer) + len(tiles) :]
-    for loop in (nest.columns, columns):
+    if grouping and grouping.row is not None:
+        lanes = sch.fuse(*nest.columns)
+        block_accumulators(sch, block, node, along, grouping)
+    else:
+        (lanes,) = nest.columns
+    for loop in (lanes, columns):
         sch.vectorize(loop)
     for loop in (nest.reductions[-1], *nest.rows, *rows):
         sch.unroll(loop)
@@ -183,15 +199,37 @@ def pack_groups(
         for load in loads(node):
             if load.buffer is not region.buffer or (streamed and n == streamed[0]):
                 continue
-            if stride(load, grouping.step) == 1:
+            blocks = {grouping.step: grouping.size}
+            if grouping.rows > FEW_ROWS and grouping.row is not None:
+                blocks = {grouping.row: grouping.rows, **blocks}
+            elif stride(load, grouping.step) == 1:
                 continue
-            at = next(d for d, index in enumerate(load.indices) if index is grouping.step)
             copy = sch.cache_read(block, n, "global")
-            whole = [f"i{d}" if d != at else f"i{d} // {grouping.size}" for d in range(len(load.indices))]
-            sch.transform_layout(copy, 0, "write", (*whole, f"i{at} % {grouping.size}"))
+            sch.transform_layout(copy, 0, "write", in_blocks(load.indices, blocks))
             schedule_stage(sch, copy, target)
             copies.append(copy)
     return copies
+
+
+def in_blocks(indices: Sequence[ir.Expr], blocks: dict[ir.Var, int]) -> tuple[str, ...]:
+    """A layout in which so many values of iterators are a block by themselves, at the end."""
+    found = {v: d for d, index in enumerate(indices) for v in blocks if index is v}
+    if len(found) < len(blocks):
+        raise ScheduleError("blocks are of iterators that are indices by themselves")
+    sizes = {found[v]: size for v, size in blocks.items()}
+    whole = [f"i{d} // {sizes[d]}" if d in sizes else f"i{d}" for d in range(len(indices))]
+    return (*whole, *[f"i{d} % {size}" for d, size in sizes.items()])
+
+
+def block_accumulators(
+    sch: Schedule, block: BlockRV, node: ir.Block, along: ir.Var, grouping: Grouping
+) -> None:
+    """The results of a matrix instruction side by side, as its register has them."""
+    store = only_store(node)
+    assert store is not None
+    assert grouping.row is not None
+    blocks = {grouping.row: grouping.rows, along: grouping.lanes}
+    sch.transform_layout(block, 0, "write", in_blocks(store.indices, blocks))
 
 
 def grouped_dimension(
@@ -202,7 +240,7 @@ def grouped_dimension(
         return None
     buffer = node.reads[streamed[0]].buffer
     load = next(load for load in loads(node) if load.buffer is buffer)
-    return next(d for d, index in enumerate(load.indices) if index is grouping.step), grouping.size
+    return next(d for d, index in enumerate(load.indices) if index is grouping.step), grouping.run
 
 
 def split_loops(
@@ -221,11 +259,19 @@ def split_loops(
     tiled = [*[it.var for it in shared if it.var is not along][-MOST_ROWS:], along]
     lanes = grouping.lanes if grouping else target.lanes(node.writes[0].buffer.dtype)
     groups: list[LoopRV] = []
-    if 1 < (size := group_size(node, along)) < lanes:  # vectors of several groups would be gathered
+    matrix: list[LoopRV] = []
+    if grouping and grouping.row is not None:
+        for v, size in ((grouping.row, grouping.rows), (along, lanes)):
+            outside[v], part = sch.split(outside[v], [None, size])
+            matrix.append(part)
+        tiled = [*[v for v in tiled if v is not grouping.row and v is not along][-1:], grouping.row, along]
+        lanes = 1  # the tile is of whole instructions
+    elif 1 < (size := group_size(node, along)) < lanes:  # vectors of several groups would be gathered
         group, outside[along] = sch.split(outside[along], [None, size])
         groups.append(group)
     distribution = InstructionTile if grouping else RegisterTile
-    sizes = sch.sample(distribution(tuple(outside[v] for v in tiled), lanes, target.vector_registers))
+    registers = grouping.registers if grouping else target.vector_registers
+    sizes = sch.sample(distribution(tuple(outside[v] for v in tiled), lanes, registers))
     inside: list[LoopRV] = []
     for v, size in zip(tiled, sizes):
         outside[v], part = sch.split(outside[v], [None, size])
@@ -243,4 +289,6 @@ def split_loops(
     if chunked:
         chunks += groups  # of the same rows, one after the other
     reductions += sch.split(last, sch.sample_perfect_tile(last, 2, MOST_UNROLLED_STEPS))
-    return TiledLoops(chunks, tiles, reductions, inside[:-1], inside[-1], sizes[-1], steps)
+    if grouping and matrix:
+        return TiledLoops(chunks, tiles, reductions, inside, matrix, grouping.lanes, steps)
+    return TiledLoops(chunks, tiles, reductions, inside[:-1], inside[-1:], sizes[-1], steps)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ScheduleError
-from ..ir import Program
+from ..ir import INSTRUCTIONS, Program
 from ..schedule import Trace
+from ..schedule.primitive.tensorize import Tensorize
 from .outline import outline
 from .size import Size, size_of
 from .space import Rejections, SpaceLike
@@ -21,6 +22,7 @@ class SketchStatistics:
     instructions: int
     sites: tuple[str, ...]  # the random variables, in order
     size: Size
+    hardware: tuple[str, ...] = ()  # instructions of the machine
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Statistics:
             "refused": [[who, why, n] for (who, why), n in self.refused.most_common()],
             "sketches": [
                 {"outline": s.outline, "instructions": s.instructions, "sites": list(s.sites),
-                 "size": int(s.size), "size_is_exact": s.size.exact}
+                 "size": int(s.size), "size_is_exact": s.size.exact, "hardware": list(s.hardware)}
                 for s in self.sketches
             ],
         }  # fmt: skip
@@ -65,9 +67,18 @@ def statistics(space: SpaceLike, program: Program, draws: int = 64, seed: int = 
             space.check(rng.choice(sketches).apply(program, rng=rng))
         except ScheduleError as error:
             rejected[error.call.partition("(")[0] or "check", error.message] += 1
-    looked = [SketchStatistics(outline(t), len(t), tuple(sites(t)), size_of(t, program)) for t in sketches]
+    looked = [
+        SketchStatistics(outline(t), len(t), tuple(sites(t)), size_of(t, program), hardware(t))
+        for t in sketches
+    ]
     return Statistics(looked, draws, draws - rejected.total(), rejected, refused)
 
 
 def sites(trace: Trace) -> list[str]:
     return [i.primitive.op.removeprefix("sample_") for i in trace.instructions if i.is_sampling]
+
+
+def hardware(trace: Trace) -> tuple[str, ...]:
+    """The instructions of the machine that a trace uses."""
+    used = [i.primitive.intrinsic for i in trace.instructions if isinstance(i.primitive, Tensorize)]
+    return tuple(dict.fromkeys(name for name in used if name in INSTRUCTIONS))

@@ -22,20 +22,23 @@ from .. import ir
 from ..errors import ScheduleError
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, Schedule
-from ..schedule.instruction import Operands, match_operands
+from ..schedule.instruction import Operands, match_operands, split_loops
 from ..schedule.intrinsics import INTRINSICS, Intrinsic
 from ..target import Target
 from .facts import (
     attempt,
+    consumers,
     extent,
     is_output,
     is_reduction,
+    is_spatial,
+    mentions,
     only_store,
     plain_loops,
     stride,
     vector_iterator,
 )
-from .register_tiling import Grouping, tile
+from .register_tiling import FEW_ROWS, Grouping, group_size, tile
 from .stage import schedule_stage
 
 
@@ -80,6 +83,41 @@ class Fit:
         return max(r.count for r in self.known.registers)
 
     @property
+    def lanes(self) -> list[ir.For]:
+        """The loops of the description that are lanes: the columns last, before them the rows, if any."""
+        return split_loops(self.intrinsic.loops, self.intrinsic.stores[0])[0]
+
+    def operand_along(self, loop: ir.For) -> tuple[ir.Buffer, ir.Load]:
+        """The operand of the description that moves with a loop, and what is loaded for it."""
+        for e in ir.subexpressions(self.intrinsic.stores[0].value):
+            if isinstance(e, ir.Load) and e.buffer in self.operands and mentions(e, loop.var):
+                return e.buffer, self.operands[e.buffer]
+        raise ScheduleError(f"no operand of {self.known.name} moves with {loop.var.name}")
+
+    def row(self, node: ir.Block, along: ir.Var) -> ir.Var | None:
+        """The iterator that the rows of a matrix instruction are of: its operand moves with that, and not
+        with the columns. None if the instruction has no rows."""
+        if len(self.lanes) == 1:
+            return None
+        if len(self.lanes) > 2 or group_size(node, along) > 1:
+            raise ScheduleError(f"the columns of {self.known.name} are no lanes of block {node.name!r}")
+        left, right = (self.operand_along(loop)[1] for loop in self.lanes)
+        found = [
+            it.var
+            for it in node.iters
+            if it.kind == "spatial" and mentions(left, it.var) and not mentions(right, it.var)
+        ]  # fmt: skip
+        if not found or mentions(left, along) or not mentions(right, along):
+            raise ScheduleError(f"no iterator of block {node.name!r} is the rows of {self.known.name}")
+        return found[-1]
+
+    def run(self) -> int:
+        """How many steps of a lane lie side by side in the register of the columns."""
+        name = self.operand_along(self.lanes[-1])[0].name
+        first = next(r for r in self.known.registers if r.name == name).at[0]
+        return next((n for n, element in enumerate(first) if element != first[0] + n), len(first))
+
+    @property
     def conversions(self) -> list[tuple[ir.Load, str, int]]:
         """The loads to be converted, to what, and by how much they are moved."""
         return [
@@ -92,9 +130,8 @@ class Fit:
     def rank(self) -> tuple[int, int, int]:
         """Most work at once, fewest conversions; what is moved is not constant, so that its cofactor may
         be."""
-        work = sum(r.size for r in self.known.registers)
         moved = [load for load, _, offset in self.conversions if offset]
-        return -work, len(self.conversions), sum(load.buffer.constant for load in moved)
+        return -self.known.products, len(self.conversions), sum(load.buffer.constant for load in moved)
 
     def step(self, node: ir.Block) -> ir.Var:
         """A reduction iterator that is an index of every operand by itself, in one of them side by side if
@@ -111,15 +148,27 @@ class Fit:
 
     def use(self, sch: Schedule, block: BlockRV, along: ir.Var, pack: str, target: Target) -> None:
         node: ir.Block = sch.get(block)
-        step = self.step(node)
-        if any((extent(it) or 1) % self.size for it in node.iters if it.var is step):
-            padding = [self.size if it.var is step else 1 for it in node.iters]
-            for copy in sch.pad_einsum(block, padding):
+        step, row = self.step(node), self.row(node, along)
+        rows, columns = [loop.fixed_extent or 1 for loop in self.lanes] if row is not None else (1, 1)
+        multiples: dict[ir.Var | None, int] = {step: self.size, row: rows, along: columns}
+        padding = [multiples.get(it.var, 1) for it in node.iters]
+        wasted = [it for it in node.iters if 2 * (extent(it) or 1) <= multiples.get(it.var, 1)]
+        if row is not None and wasted:
+            raise ScheduleError(f"most of {self.known.name} would be padding")
+        odd = [it.kind for it, m in zip(node.iters, padding, strict=True) if (extent(it) or 1) % m]
+        copies = sch.pad_einsum(block, padding) if odd else []
+        if "spatial" in odd and not is_output(sch, back := copies.pop()):
+            sch.compute_inline(back)
+        fit = Fit(self.intrinsic, self.again(sch, block)) if odd else self
+        fit.convert(sch, block, target)
+        for copy in copies:
+            if all(is_spatial(user) for user in consumers(sch, copy)):  # it is converted: both at once
+                sch.compute_inline(copy)
+            else:
                 stage(sch, copy, target)
-            Fit(self.intrinsic, self.again(sch, block)).convert(sch, block, target)
-        else:
-            self.convert(sch, block, target)
-        grouping = Grouping(self.intrinsic.name, step, self.size, self.known.lanes)
+        registers = target.matrix_registers if rows > FEW_ROWS else target.vector_registers
+        width = self.known.lanes // rows
+        grouping = Grouping(self.intrinsic.name, step, self.size, width, self.run(), registers, row, rows)
         tile(sch, block, along, pack, True, target, grouping=grouping)
 
     def again(self, sch: Schedule, block: BlockRV) -> Operands:

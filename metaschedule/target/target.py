@@ -71,6 +71,11 @@ class Target:
         vectors = f"{self.vector_bytes}x{self.vector_registers}"
         return f"{self.arch}:{self.cpu}:{'+'.join(present)}:{vectors}:c{self.cores}"
 
+    @property
+    def matrix_registers(self) -> int:
+        """Registers that hold a matrix each: the tiles of AMX."""
+        return 8 if self.has("amx-tile") else 0
+
     def has(self, feature: str) -> bool:
         """Whether the machine has a feature, by LLVM's name: `target.has("avx512f")`."""
         return f"+{feature}" in self.features

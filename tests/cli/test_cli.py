@@ -55,6 +55,22 @@ def test_space_of_a_program_in_a_file(file: Path, name: str) -> None:
     assert found["size"] >= sum(s["size"] for s in found["sketches"]) - len(found["sketches"])
 
 
+def test_space_names_the_instructions_that_it_uses(tmp_path: Path) -> None:
+    path = tmp_path / "narrow.py"
+    path.write_text(
+        """
+from metaschedule import te
+a, b, k = te.placeholder((8, 16), "uint8"), te.placeholder((16, 32), "int8"), te.reduce_axis(16)
+c = te.compute((8, 32), lambda i, j: te.sum(a[i, k].astype("int32") * b[k, j].astype("int32"), axis=k))
+program = te.program([a, b], [c])
+"""
+    )
+    args = ("space", f"{path}:program", "--draws", 0, "--target")
+    assert "hardware instructions: x86.vpdpbusd.512" in run(*args, "x86-64-v4,+avx512vnni")[1]
+    found = json.loads(run(*args, "x86-64-v3", "--json")[1])
+    assert {name for sketch in found["sketches"] for name in sketch["hardware"]} == {"x86.vpmaddwd.256"}
+
+
 def test_space_as_a_table(file: Path) -> None:
     code, text = run("space", f"{file}:program", "--draws", 4)
     assert code == 0

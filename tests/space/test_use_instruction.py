@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 import metaschedule as ms
 from metaschedule import te
+from metaschedule.codegen import generate
 from metaschedule.ir import Buffer, Program, numpy_dtype
 from metaschedule.schedule import Trace
 from metaschedule.target import missing_features, resolve
+from tests.schedule.emulator import run_emulated
 
 EXTENTS = st.sampled_from([1, 2, 3, 4, 7, 8, 13, 16, 17, 31, 33])
 TARGETS = (
@@ -134,15 +136,62 @@ def test_many_products_are_exact(
         (TARGETS[2], ("int8", "int8", "int32"), "x86.vpmaddwd.256"),  # widened
         (TARGETS[3], ("uint8", "uint8", "int32"), "x86.vpmaddwd.128"),
         ("x86-64-v3,+avxvnniint8,cores=2", ("int8", "int8", "int32"), "x86.vpdpbssd.256"),
-        (TARGETS[4], ("int8", "int8", "int32"), "arm.sdot"),
-        (TARGETS[4], ("uint8", "int8", "int32"), "arm.usdot"),
-        (TARGETS[4], ("bfloat16", "bfloat16", "float32"), "arm.bfdot"),
+        (TARGETS[4], ("int8", "int8", "int32"), "arm.smmla"),
+        (TARGETS[4], ("uint8", "uint8", "int32"), "arm.ummla"),
+        (TARGETS[4], ("uint8", "int8", "int32"), "arm.usmmla"),
+        (TARGETS[4], ("bfloat16", "bfloat16", "float32"), "arm.bfmmla"),
+        ("aarch64,+dotprod,cores=2", ("int8", "int8", "int32"), "arm.sdot"),
     ],
 )
 def test_the_widest_instruction_that_fits_is_taken(
     target: str, types: tuple[str, str, str], name: str
 ) -> None:
     assert assert_exact(einsum(17, 33, 13, 1, types, (False, False), True), target, draws=1) == {name}
+
+
+AMX = f"{TARGETS[0]},+amx-tile,+amx-int8,+amx-bf16"
+
+
+@pytest.mark.parametrize(
+    ("types", "name"),
+    [
+        (("uint8", "int8", "int32"), "x86.tdpbusd"),
+        (("int8", "int8", "int32"), "x86.tdpbssd"),
+        (("bfloat16", "bfloat16", "float32"), "x86.tdpbf16ps"),
+    ],
+)
+def test_tiles_of_amx_hold_the_accumulators(types: tuple[str, str, str], name: str) -> None:
+    """Rows, columns and depth that no tile divides; the kernel configures tiles and multiplies them."""
+    program = einsum(17, 20, 70, 1, types, (False, False), True)
+    assert assert_exact(program, AMX, draws=1) == {name}
+    sch = with_instruction(program, AMX)[0].apply(program, rng=0)
+    assembly = ms.build(sch, target=AMX).source("asm")
+    assert all(word in assembly for word in ("ldtilecfg", "tileloadd", name.removeprefix("x86.")))
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_tiles_of_amx_are_left_alone_where_they_would_be_padding(rows: int) -> None:
+    program = einsum(rows, 32, 64, 1, ("uint8", "int8", "int32"), (False, False), False)
+    assert assert_exact(program, AMX, draws=1) == {"x86.vpdpbusd.512"}
+
+
+ARM = [
+    einsum(17, 33, 13, 2, ("int8", "int8", "int32"), (False, True), True),
+    einsum(6, 10, 24, 1, ("uint8", "int8", "int32"), (True, False), False),
+    einsum(1, 33, 13, 1, ("int8", "int8", "int32"), (False, False), True),
+    einsum(9, 12, 20, 1, TYPES[-1], (False, False), True),
+]
+
+
+@pytest.mark.parametrize("program", ARM, ids=["smmla", "usmmla", "sdot", "bfmmla"])
+def test_kernels_for_arm_are_exact_under_qemu(program: Program) -> None:
+    rng = np.random.default_rng(0)
+    args = [numbers(b, rng) for b in program.inputs]
+    want = ms.build(ms.Schedule(program))(*args)
+    machine = resolve(TARGETS[4])
+    for trace in with_instruction(program, TARGETS[4]):
+        kernel = generate(trace.apply(program, rng=0).program, machine)
+        np.testing.assert_array_equal(run_emulated(kernel, [args])[0][0], want)
 
 
 @pytest.mark.parametrize("types", [("float32", "float32", "float32"), ("int8", "int8", "float32"),

@@ -12,9 +12,10 @@ are not packed) the call is evaluated by its meaning, which is as right and slow
 from __future__ import annotations
 
 from ... import ir
+from ...arith import simplify
 from ...target import Target
 from .affine import Affine
-from .memory import Memory
+from .memory import Memory, has_division
 from .values import BYTES, Value, memory_type, register_type, widened
 
 GROUP = 8  # bytes that are broadcast at most
@@ -56,20 +57,22 @@ class Instructions(Memory):
             return None
         loads = [a for a in args if isinstance(a, ir.Load)]
         safe = self.mask is None or all(map(self.is_readable, loads))
-        places = [self.place(load) for load in loads]
-        first = places[0]
-        if any(p.vectors or p.terms != first.terms or p.lane != first.lane for p in places):
+        for load in loads:
+            self.check_access(load)
+        places = self.lane_places(loads)
+        if places is None:
             return None
+        terms, consts = places
         found: list[str] = []
         for piece in range(self.lanes // known.lanes):
             offsets = [-1] * r.size
             for lane, at in enumerate(r.at):
-                for place, element in zip(places, at, strict=True):
-                    offset = place.const + first.lane * (piece * known.lanes + lane)
+                for n, element in enumerate(at):
+                    offset = consts[n][piece * known.lanes + lane]
                     if offsets[element] not in (-1, offset):
                         return None  # memory has two values for one element
                     offsets[element] = offset
-            at = Affine(offsets[0], first.terms)
+            at = Affine(offsets[0], terms)
             steps = [offset - offsets[0] for offset in offsets]
             if safe:
                 loaded = self.load_register(loads[0], at, steps, r)
@@ -79,6 +82,30 @@ class Instructions(Memory):
                 return None
             found.append(loaded)
         return found
+
+    def lane_places(self, loads: list[ir.Load]) -> tuple[dict[str, int], list[list[int]]] | None:
+        """Where lanes load from: what is the same for all loads and lanes, and what is known now of each. A
+        lane may be a row and a column, digits of one loop."""
+        along = next((v for v, at in self.env.items() if at.lane), None)
+        if along is None or not any(has_division(index) for load in loads for index in load.indices):
+            places = [self.address(load.buffer, load.indices) for load in loads]
+            if any(p.vectors or p.terms != places[0].terms or p.lane != places[0].lane for p in places):
+                return None
+            lanes = range(self.lanes)
+            return places[0].terms, [[p.const + p.lane * lane for lane in lanes] for p in places]
+        flat = [self.flat_index(load.buffer, load.indices) for load in loads]
+        apart = [ir.as_int(simplify(e - flat[0], self.domain)) for e in flat]
+        before, starts = self.env[along], list[Affine]()
+        try:
+            for lane in range(self.lanes):
+                self.env[along] = Affine(before.const + before.lane * lane, before.terms)
+                starts.append(self.affine(flat[0]))
+        finally:
+            self.env[along] = before
+        if any(p.vectors or p.lane or p.terms != starts[0].terms for p in starts):
+            return None
+        consts = [[p.const + n for p in starts] for n in apart if n is not None]
+        return (starts[0].terms, consts) if len(consts) == len(loads) else None
 
     def load_masked(
         self, load: ir.Load, at: Affine, steps: list[int], r: ir.Register, first: int, lanes: int
@@ -110,6 +137,9 @@ class Instructions(Memory):
         if steps == list(range(r.size)):
             kind = widened(element, r.size)
             raw = self.f.emit(f"load {kind}, ptr {self.pointer(load.buffer, at)}, align {align}")
+        elif runs := find_runs(steps):
+            kind = widened(element, r.size)
+            raw = self.load_runs(load, at, runs, r)
         else:
             period = next((n for n in range(1, r.size) if steps == [x % n for x in range(r.size)]), 0)
             if not period or period * BYTES[r.dtype] > GROUP or period & (period - 1):
@@ -124,6 +154,16 @@ class Instructions(Memory):
             raw = self.f.emit(f"bitcast {kind} {raw} to {wanted}")
         self.known[-1][key] = f"{wanted} {raw}"
         return f"{wanted} {raw}"
+
+    def load_runs(self, load: ir.Load, at: Affine, runs: list[int], r: ir.Register) -> str:
+        """A register whose parts lie in several places, as rows of a matrix."""
+        size = r.size // len(runs)
+        kind = widened(memory_type(r.dtype), size)
+        parts: list[str] = []
+        for start in runs:
+            pointer = self.pointer(load.buffer, Affine(at.const + start, at.terms))
+            parts.append(self.f.emit(f"load {kind}, ptr {pointer}, align {BYTES[r.dtype]}"))
+        return self.joined(parts, kind, size)
 
     def is_readable(self, load: ir.Load) -> bool:
         """Whether all lanes, active or not, are elements of the buffer."""
@@ -154,6 +194,21 @@ class Instructions(Memory):
             lanes *= 2
             kind = widened(element, lanes)
         return parts[0]
+
+
+def find_runs(steps: list[int]) -> list[int]:
+    """Where the parts of a register begin that are side by side in memory, if there are few: a power of two
+    of equal length.
+
+    >>> find_runs([0, 1, 2, 3, 10, 11, 12, 13])
+    [0, 10]
+    """
+    for count in (2, 4):
+        size = len(steps) // count
+        starts = steps[::size] if size > 1 else []
+        if len(set(starts)) == count and steps == [start + n for start in starts for n in range(size)]:
+            return starts
+    return []
 
 
 def operand_type(dtype: str, size: int) -> str:

@@ -134,7 +134,7 @@ class StatementEmitter(ExpressionEmitter):
         """Pieces of a power of two of lanes; a long loop repeats its widest piece."""
         if self.lanes > 1:
             raise InternalError(f"the loop over {s.var.name} is vectorised within another one")
-        most = VECTORS_AT_ONCE * self.vector_bytes // 4
+        most = max(VECTORS_AT_ONCE * self.vector_bytes // 4, instruction_lanes(s))
         saved = self.domain
         self.domain = saved.with_loop(s.var, extent)
         pieces = vector_widths(extent, most)
@@ -312,3 +312,9 @@ def identity(op: str, dtype: str) -> int | float:
         return float("inf") if op == "min" else float("-inf")
     low, high = ir.integer_limits(dtype)
     return high if op == "min" else low
+
+
+def instruction_lanes(s: ir.For) -> int:
+    """The most lanes that an instruction in a loop has: such a loop is not cut into shorter vectors."""
+    calls = [e.name for e in ir.expressions(s.body) if isinstance(e, ir.Call)]
+    return max([ir.INSTRUCTIONS[name].lanes for name in calls if name in ir.INSTRUCTIONS], default=0)

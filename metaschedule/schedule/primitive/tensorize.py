@@ -88,12 +88,10 @@ def lane_of(intrinsic: Intrinsic, at: ir.Var | str, loops: list[ir.For], body: i
     """One lane of an instruction, for what a block does in loops."""
     assert intrinsic.instruction is not None
     (described,) = intrinsic.stores
-    along = {v for index in described.indices for v in ir.free_vars(index)}
-    steps = [loop for loop in intrinsic.loops if loop.var not in along]
     try:
         if len(body) != 1 or not isinstance(body[0], ir.Store):
             raise ScheduleError(f"it has {len(body)} statements, described is one store")
-        return put_instruction(intrinsic.instruction, described, steps, body[0], loops)
+        return put_instruction(intrinsic.instruction, described, intrinsic.loops, body[0], loops)
     except ScheduleError as error:
         said = refuse(intrinsic, at, error.message)
         error.message, error.marks = said.message, said.marks
