@@ -44,6 +44,7 @@ class RemoteBatch:
         self._outcomes = {n: e for n, e in enumerate(entries) if isinstance(e, Outcome)}
         self._count = len(entries)
         self._deaths: Counter[int] = Counter()
+        self._error = ""
         self._todo: deque[list[int]] = deque()
         self._flying: dict[Any, tuple[RemoteRunner, list[int]]] = {}
 
@@ -58,6 +59,8 @@ class RemoteBatch:
             for runner, _ in self._flying.values():  # interrupted: it still works on what nobody wants
                 self._workers.discard(runner, "given up")
             self._workers.runners.release([runner for runner, _ in self._flying.values()])
+        if self._error:
+            raise MeasureError(self._error)
         return [self._outcomes[n] for n in range(self._count)]
 
     def _share(self, numbers: list[int]) -> None:
@@ -104,8 +107,10 @@ class RemoteBatch:
                 self._lose(runner, numbers, error)
                 continue
             self._workers.runners.release([runner])
-            if "error" in answer:
-                raise MeasureError(answer["error"])
+            if "error" in answer:  # the program's; what else is on its way comes to the same
+                self._error = answer["error"]
+                self._todo.clear()
+                continue
             self._runner.constraint = answer["constraint"]
             for n, data in zip(numbers, answer["outcomes"], strict=True):
                 self._outcomes.setdefault(n, outcome_of(data))

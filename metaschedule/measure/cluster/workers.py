@@ -36,7 +36,7 @@ PATIENCE = 30.0  # seconds without an answer, after which a runner hangs, or a n
 START = 120.0  # seconds for an actor or a task to begin: its process imports the package
 LOST_HEAD = 3  # heartbeats without a head
 LOST = "the head of the Ray cluster does not answer any more; what was recorded is kept, so run it again"
-MOST_STARTS = 5  # of runners on a node
+MOST_STARTS = 5  # of runners on a node, one after the other, that do nothing
 
 
 class RayWorkers:
@@ -61,7 +61,7 @@ class RayWorkers:
         self._name, self._numbers = uuid.uuid4().hex[:8], itertools.count()
         self._failure: WorkersError | None = None
         self._is_closed = threading.Event()
-        self._starts: Counter[str] = Counter()  # of runners, by node
+        self._starts: Counter[str] = Counter()  # of runners that did nothing yet, by node
         self._starting: set[str] = set()  # nodes
         self._has_news = threading.Event()  # a runner was given up: its node may have another
         try:
@@ -195,7 +195,7 @@ class RayWorkers:
         for key in names:
             self._starts[key] += 1
             actor = self._actor_class.options(
-                name=f"runner-{self._name}-{key}-{self._starts[key]}", namespace=NAMESPACE,
+                name=f"runner-{self._name}-{key}-{next(self._numbers)}", namespace=NAMESPACE,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False),
             ).remote(self._lease)  # fmt: skip
             started[actor.describe.remote()] = key, actor
@@ -262,6 +262,8 @@ class RayWorkers:
     def _hear(self, runner: Any, reference: Any) -> None:
         try:
             runner.hear(self.ray.get(reference, timeout=1.0))
+            if runner.status["trials"]:
+                self._starts[runner.key] = 0
         except Exception as error:
             if not self._is_closed.is_set() and self._connection.is_head_alive():
                 self.discard(runner, one_line(error))
