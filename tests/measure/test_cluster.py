@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,10 +63,14 @@ def workers(cluster: TestCluster) -> Iterator[RayWorkers]:
 def measure_in_thread(workers: RayWorkers, candidates: list[Any], **limits: float) -> Any:
     """A measurement that goes on; call the result for its outcomes."""
     outcomes: list[list[Outcome]] = []
+    errors: list[Exception] = []
 
     def run() -> None:
-        with Measurer(faulty.program(), limits=Limits(**limits), workers=workers) as m:
-            outcomes.append(m.measure(candidates))
+        try:
+            with Measurer(faulty.program(), limits=Limits(**limits), workers=workers) as m:
+                outcomes.append(m.measure(candidates))
+        except Exception as error:
+            errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -73,6 +78,7 @@ def measure_in_thread(workers: RayWorkers, candidates: list[Any], **limits: floa
     def wait() -> list[Outcome]:
         thread.join(180)
         assert not thread.is_alive(), "it hangs"
+        assert not errors, errors
         return outcomes[0]
 
     return wait
@@ -80,6 +86,13 @@ def measure_in_thread(workers: RayWorkers, candidates: list[Any], **limits: floa
 
 def busy(workers: RayWorkers) -> list[RemoteRunner]:
     return [r for r in workers.runners.alive if r.status.get("state") == "run"]
+
+
+def stuck(cluster: TestCluster, workers: RayWorkers) -> list[RemoteRunner]:
+    """Those, on nodes that live, that run something which does not end."""
+    living = {node.node_id for node in cluster.nodes}
+    still = [r for r in busy(workers) if r.is_busy and time.monotonic() - r.moved > 4]
+    return [runner for runner in still if runner.key in living]
 
 
 def node_of(cluster: TestCluster, runner: RemoteRunner) -> Any:
@@ -101,11 +114,11 @@ def test_what_was_on_a_node_that_died_goes_to_another(
 def test_a_candidate_that_was_on_two_dying_nodes_is_a_crash(
     cluster: TestCluster, workers: RayWorkers, round: int
 ) -> None:
-    wait = measure_in_thread(workers, [LONG, faulty.GOOD])
+    cluster.add()  # where the others go
+    wait = measure_in_thread(workers, [faulty.LOOPS_FOR_EVER, faulty.GOOD], run_seconds=200)
     for _ in range(2):
-        wait_until(lambda: busy(workers))
-        cluster.add()  # where the others go
-        cluster.kill(node_of(cluster, busy(workers)[0]))
+        wait_until(lambda: stuck(cluster, workers), 120)
+        cluster.kill(node_of(cluster, stuck(cluster, workers)[0]))
     crashed, good = wait()
     assert crashed.kind == "crash"
     assert "2 nodes died" in crashed.detail
