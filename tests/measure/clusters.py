@@ -25,10 +25,8 @@ class TestCluster:
         import_ray()  # which sets what Ray reads when it is imported
         from ray.cluster_utils import Cluster
 
-        self._cluster: Any = Cluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 2, "include_dashboard": False, **self._options()},
-        )
+        head = {"num_cpus": 2, "include_dashboard": False, **self._options()}
+        self._cluster: Any = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.nodes: list[Any] = []
 
     @property
@@ -41,9 +39,8 @@ class TestCluster:
 
     def add(self, **variables: str) -> Any:
         """A node that runs candidates, with these variables in its environment."""
-        node = self._cluster.add_node(
-            num_cpus=0, resources={RUNNER: 1}, env_vars=variables or None, **self._options()
-        )
+        options = {"num_cpus": 0, "resources": {RUNNER: 1}, "env_vars": variables or None, **self._options()}
+        node = patiently(lambda: self._cluster.add_node(**options))
         self.nodes.append(node)
         return node
 
@@ -61,6 +58,17 @@ class TestCluster:
 
     def close(self) -> None:
         self._cluster.shutdown()
+
+
+def patiently(start: Any) -> Any:
+    """On a busy machine Ray gives a node up that needs more than 30 s to start."""
+    for _ in range(2):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out" not in str(error):
+                raise
+    return start()
 
 
 def kill_raylet(node: Any) -> None:
