@@ -61,7 +61,8 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
     A variable that moves is *settled* where equal elements mean equal values: its factor is more than all
     that is of less weight can make up for.
     """
-    assert view.moving is not None
+    loop = view.moving
+    assert loop is not None
     columns: list[tuple[Placed, Placed]] = []
     settled: set[ir.Var] = set()
     for mine, theirs in zip(reversed(a.region.ranges), reversed(b.region.ranges), strict=True):
@@ -72,10 +73,17 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
             f, g = placed(view, mine, a.iters, cut=True), placed(view, theirs, b.iters, cut=True)
         if f is not None and g is not None and (f is g or f.fixed == g.fixed):
             columns.append((f, g))
-            if settle(view, f, g, settled) and determines(view.s, settled, (view.moving,)):
+            if settle(view, f, g, settled) and (loop in settled or determines(view.s, settled, (loop,))):
                 return True  # mostly by the last dimension, or what is fused
-    while any(settle(view, f, g, settled) for f, g in columns):  # what one dimension settles helps another
-        if determines(view.s, settled, (view.moving,)):
+    return are_columns_apart(view, loop, columns, settled)
+
+
+def are_columns_apart(
+    view: View, loop: ir.Var, columns: list[tuple[Placed, Placed]], settled: set[ir.Var]
+) -> bool:
+    """`are_told_apart` where each dimension has been looked at once: what one settles may help another."""
+    while any(settle(view, f, g, settled) for f, g in columns):
+        if determines(view.s, settled, (loop,)):
             return True
     return any(f is not g and is_disjoint(view, f, g) for f, g in columns)
 
