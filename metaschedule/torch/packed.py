@@ -10,6 +10,8 @@ import torch
 import torch.ao.nn.quantized.dynamic as dynamic
 from torch import Tensor, nn
 
+from .quantised import extremes
+
 SMALLEST_SCALE = 6.1e-5  # below, 1 / scale would be too large for a half
 LEAST, MOST, REDUCED = 0, 255, 127  # 7 bits of activations, so that sums of two products fit 16
 
@@ -30,8 +32,7 @@ class DynamicLinear(nn.Module):
         self.most = MOST if torch.backends.quantized.engine == "qnnpack" else REDUCED
 
     def forward(self, x: Tensor) -> Tensor:
-        least, most = torch.clamp(x.amin(), max=0).float(), torch.clamp(x.amax(), min=0).float()
-        scale, zero = chosen_parameters(least, most, self.most)
+        scale, zero = chosen_parameters(*(limit.float() for limit in extremes(x)), self.most)
         number = torch.clamp(torch.round(x * (1.0 / scale)) + zero, LEAST, MOST).to(torch.uint8)
         activation = (number.to(torch.int32) - zero) * scale
         weight = (self.weight.to(torch.int32) - self.zero) * self.scale  # pyright: ignore

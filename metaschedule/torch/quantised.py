@@ -128,7 +128,9 @@ def choose_qparams_symmetric(
 
 
 def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The least and the greatest element, and 0."""
+    """The least and the greatest element, and 0. Of rows first: along with what computes them."""
+    if x.ndim > 1:
+        return torch.clamp(x.amin(-1).amin(), max=0), torch.clamp(x.amax(-1).amax(), min=0)
     return torch.clamp(x.amin(), max=0), torch.clamp(x.amax(), min=0)
 
 

@@ -21,7 +21,7 @@ from ...ir import integer_limits, is_integer
 from ..graph import Graph, Node, Value
 from .batch_norm import arguments
 from .constants import computed
-from .views import order_of, permute, view
+from .views import order_of, permute, shape_behind, view
 
 aten = torch.ops.aten
 NARROW = ("int8", "uint8")
@@ -210,32 +210,6 @@ def viewed(forms: Forms, node: Node) -> Form | None:
         form,
         lambda v: forms.add(node, view, v, list(shapes.get(v, after))),  # pyright: ignore
     )
-
-
-def shape_behind(before: Sequence[int], after: Sequence[int], own: Sequence[int]) -> list[int] | None:
-    """The shape of a parameter of shape `own` behind a view of what it is broadcast to.
-
-    >>> shape_behind((2, 3, 4), (6, 4), (1, 1, 4)), shape_behind((2, 3, 4), (6, 4), (2, 1, 1))
-    ([1, 4], None)
-    """
-    found: list[int] = []
-    i = j = 0
-    while i < len(before) or j < len(after):
-        a, b = i, j
-        i, j = i + 1, j + 1
-        while math.prod(before[a:i]) != math.prod(after[b:j]):
-            if math.prod(before[a:i]) < math.prod(after[b:j]):
-                i += 1
-            else:
-                j += 1
-        part, whole = own[a:i], before[a:i]
-        if math.prod(part) == 1:
-            found += [1] * len(after[b:j])
-        elif list(part) == list(whole):
-            found += after[b:j]
-        else:
-            return None
-    return found
 
 
 @rule(aten.relu.default)

@@ -1,4 +1,5 @@
-"""Views move behind element-wise nodes, so that these have the shape of what computes their input.
+"""Views move behind element-wise nodes, and those that go along rows, so that these have the shape of what
+computes their input.
 
 A linear layer is a product of matrices between two views. With the second behind what follows, an activation
 or the addition of a residual, that is part of the product's kernel.
@@ -7,13 +8,14 @@ or the addition of a residual, that is part of the product's kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from ..graph import Graph, Node, Value, with_values
 from ..lowering import LOWERINGS, Kind
-from .views import view
+from .views import shape_behind, view
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
@@ -35,9 +37,11 @@ def sink_views(graph: Graph) -> None:
       return reshape_1
     """
     for node in list(graph.nodes):
-        shape = shape_before(node)
+        shape, source = shape_before(node), source_along_last(node)
         if shape is not None:
             sink(graph, node, shape)
+        elif source is not None:
+            sink_along_last(graph, node, source)
     graph.prune()
 
 
@@ -60,14 +64,52 @@ def source_of(value: Value) -> Value | None:
 
 def fits(value: Value, shape: Shape, before: Shape) -> bool:
     """Whether a value that is broadcast to a shape can be broadcast to the shape before the view as well."""
-    return value.shape == shape or math.prod(value.shape) == 1 or bool(kept(value.shape, shape, before))
+    return value.shape == shape or kept(value.shape, shape, before) is not None
 
 
-def kept(own: Shape, shape: Shape, before: Shape) -> Shape:
-    """The dimensions of a broadcast value that the view leaves alone, if those are all it has."""
-    while own and own[0] == 1:
-        own = own[1:]
-    return own if shape[len(shape) - len(own) :] == before[max(0, len(before) - len(own)) :] else ()
+def kept(own: Shape, shape: Shape, before: Shape) -> Shape | None:
+    """The shape of a broadcast value before the view, without leading ones."""
+    if math.prod(own) == 1:
+        return ()
+    found = shape_behind(shape, before, [1] * (len(shape) - len(own)) + list(own))
+    while found and found[0] == 1:
+        found = found[1:]
+    return None if found is None else tuple(found)
+
+
+def source_along_last(node: Node) -> Value | None:
+    """What a view looks at that a node reads which goes along the last dimension alone, if the view keeps
+    that."""
+    dims = ALONG_LAST[node.target](node) if node.target in ALONG_LAST else None
+    if dims is None or len(node.reads[0].shape) - 1 not in [d % len(node.reads[0].shape) for d in dims]:
+        return None
+    source = source_of(node.reads[0])
+    if len(dims) > 1 or source is None or source.node is None or not source.shape:
+        return None
+    return source if source.shape[-1] == node.reads[0].shape[-1] else None
+
+
+# The dimensions along which an operator goes.
+ALONG_LAST: dict[Any, Callable[[Node], Sequence[int]]] = {
+    aten.amin.default: lambda node: node.args[1] if len(node.args) > 1 else (),
+    aten.amax.default: lambda node: node.args[1] if len(node.args) > 1 else (),
+    aten._softmax.default: lambda node: [node.args[1]],
+    aten.native_layer_norm.default: lambda node: [-1] * len(node.args[1]),
+}
+
+
+def sink_along_last(graph: Graph, node: Node, source: Value) -> None:
+    """Rows are rows, however they are numbered."""
+    x, dims, *rest = node.args
+    if node.target is aten._softmax.default:
+        dims = -1
+    elif node.target is not aten.native_layer_norm.default:
+        dims = [-1]
+    new = graph.call(node.target, source, dims, *rest, before=node, **node.kwargs).node
+    assert new is not None
+    for old, result in zip(node.results, new.results, strict=True):
+        if graph.is_read(old):
+            graph.replace(old, reshaped(graph, result, old.shape, node))
 
 
 def sink(graph: Graph, node: Node, before: Shape) -> None:
@@ -78,7 +120,8 @@ def sink(graph: Graph, node: Node, before: Shape) -> None:
         if value.shape == shape:
             unviewed = source is not None and source.shape == before
             return source if unviewed and source else reshaped(graph, value, before, node)
-        wanted = () if math.prod(value.shape) == 1 else kept(value.shape, shape, before)
+        wanted = kept(value.shape, shape, before)
+        assert wanted is not None
         return value if value.shape == wanted else reshaped(graph, value, wanted, node)
 
     args, kwargs = with_values((node.args, node.kwargs), earlier)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -88,3 +89,31 @@ def order_of(node: Node) -> list[int]:
 def keeps_order_in_memory(shape: Sequence[int], order: Sequence[int]) -> bool:
     moved = [d for d in order if shape[d] != 1]
     return moved == sorted(moved)
+
+
+def shape_behind(before: Sequence[int], after: Sequence[int], own: Sequence[int]) -> list[int] | None:
+    """The shape of a parameter of shape `own` behind a view of what it is broadcast to.
+
+    >>> shape_behind((2, 3, 4), (6, 4), (1, 1, 4)), shape_behind((2, 3, 4), (6, 4), (2, 1, 1))
+    ([1, 4], None)
+    """
+    if not math.prod(before):
+        return None
+    found: list[int] = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        a, b = i, j
+        i, j = i + 1, j + 1
+        while math.prod(before[a:i]) != math.prod(after[b:j]):
+            if math.prod(before[a:i]) < math.prod(after[b:j]):
+                i += 1
+            else:
+                j += 1
+        part, whole = own[a:i], before[a:i]
+        if math.prod(part) == 1:
+            found += [1] * len(after[b:j])
+        elif list(part) == list(whole):
+            found += after[b:j]
+        else:
+            return None
+    return found
