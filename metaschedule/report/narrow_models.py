@@ -23,7 +23,7 @@ from ..target import Target, resolve
 from ..torch.explain import models
 from ..torch.tasks import KernelTask, tasks, tune_programs
 from .contestants import ContestantError
-from .contestants.models import Prepare, Subject, ours
+from .contestants.models import Call, Prepare, Skipped, Subject, ours
 from .instructions import WITHOUT, fits_of
 from .rounds import ModelRow, compare_models
 from .spaces import Clock
@@ -73,7 +73,8 @@ def compare_precisions(
                     copy_records([part for part in parts if part not in narrow], db, without, target)
                     space = default_space(target) - "UseInstruction"
                     seconds[OURS_WITHOUT] = tuner.tune(f", {WITHOUT}", narrow, without, space)
-                contestants[OURS_WITHOUT] = partial(ours, database=paths.without)
+                    known = all(without.best(part.program, target) for part in narrow)
+                contestants[OURS_WITHOUT] = partial(ours, database=paths.without) if known else untried
         clock.done += 1
         row = compare_models(subject, contestants, lambda text: tell(text + clock.left()))
         row.tuning = {who: time for who, time in seconds.items() if time}
@@ -82,6 +83,10 @@ def compare_precisions(
         clock.done += 1
         subject.forget()
         yield row
+
+
+def untried(subject: Subject) -> Call:
+    raise Skipped("kernels have no records without instructions, and their default would use them: --trials")
 
 
 def copy_records(parts: Sequence[KernelTask], source: Database, to: Database, target: Target) -> None:

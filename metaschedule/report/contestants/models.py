@@ -8,8 +8,10 @@ not what it needs. The subject is everybody's: who changes a model copies it.
 from __future__ import annotations
 
 import copy
+import io
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -125,11 +127,11 @@ def quantise_by_nncf(model: Any, args: Args, precision: str) -> Any:
         nncf: Any = import_module("nncf")
     except ImportError as error:
         raise Skipped("int8 of OpenVINO needs NNCF: pip install nncf==3.4.0") from error
-    nncf.set_log_level(40)
-    if precision == "int8-dynamic":
-        return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
-    data = nncf.Dataset([[x.numpy() for x in args]])
-    return nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=1)
+    with redirect_stdout(io.StringIO()):  # bars of progress
+        if precision == "int8-dynamic":
+            return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        data = nncf.Dataset([[x.numpy() for x in args]])
+        return nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=1)
 
 
 def ours(subject: Subject, database: str | Path | None = None) -> Call:
