@@ -73,7 +73,7 @@ class Connection:
         where = options["address"]
         try:
             if self.is_local:  # in this thread, because its processes end with the thread that starts them
-                self.ray.init(**options)
+                self._start(options)
             else:
                 check_port(where)
                 within(CONNECT, lambda: self.ray.init(**options))
@@ -83,6 +83,17 @@ class Connection:
             raise WorkersError(f"no answer from Ray at {where} in {CONNECT:g} s: {HINT}") from None
         except Exception as error:
             raise WorkersError(f"Ray at {where} cannot be reached: {one_line(error)}; {HINT}") from error
+
+    def _start(self, options: dict[str, Any]) -> None:
+        """On a busy machine Ray gives its own processes up after 30 s: once more, then."""
+        try:
+            self.ray.init(**options)
+        except Exception as error:
+            if "timed out" not in str(error):
+                raise
+            log.warning("Ray did not start in 30 s; trying again")
+            self.ray.shutdown()
+            self.ray.init(**options)
 
     def _gcs_address(self, address: str) -> tuple[str, int] | None:
         """What must answer as long as there is a cluster."""
