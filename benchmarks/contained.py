@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 import metaschedule as ms
-from metaschedule.build import with_constants
-from metaschedule.measure.peak import measured_peak
+from metaschedule.build import declare_constants
+from metaschedule.measure.peak import measure_peak
 from metaschedule.target import Target, resolve
 
 TRACES = Path(__file__).parent.parent / "tests" / "space" / "traces"
@@ -31,7 +31,7 @@ KERNELS: dict[str, Callable[[], ms.Program]] = {
     "GMM 1024": lambda: ms.workloads.create("GMM", b=1, n=1024, m=1024, k=1024),
     "C2D": lambda: ms.workloads.create("C2D", 0),
     "DIL": lambda: ms.workloads.create("DIL", 0),
-    "FDENSE": lambda: with_constants(ms.workloads.create("FDENSE", 0), ["W"]),
+    "FDENSE": lambda: declare_constants(ms.workloads.create("FDENSE", 0), ["W"]),
 }
 
 
@@ -52,7 +52,7 @@ def measure(program: ms.Program, trace: ms.Trace, target: Target, rounds: int = 
     sch = trace.apply(program)
     peak, time = 0.0, float("inf")
     for _ in range(rounds):
-        peak = max(peak, measured_peak(target))
+        peak = max(peak, measure_peak(target))
         time = min(time, latency(sch, target.cores))
     rate = ms.workloads.flops(program) / time / 1e9
     return {"us": 1e6 * time, "GFLOPS": rate, "peak": peak, "share": rate / peak}

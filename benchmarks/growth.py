@@ -24,7 +24,7 @@ import metaschedule as ms
 from metaschedule import te
 from metaschedule.codegen import executable
 from metaschedule.space import default
-from metaschedule.space.untuned import untuned
+from metaschedule.space.untuned import schedule_untuned
 
 Times = dict[str, float]
 
@@ -89,7 +89,7 @@ def phases(make: Callable[[], ms.Program]) -> Times:
     program = timed("program", make)
     timed("hash", lambda: ms.structural_hash(program))
     timed("sketches", lambda: space.pieces(program))
-    sch = timed("schedule", lambda: untuned(program, space.target, space))
+    sch = timed("schedule", lambda: schedule_untuned(program, space.target, space))
     final = timed("print", lambda: (str(sch.program), sch.program)[1])
     timed("compile", lambda: executable(final, space.target, None, None))
     times["all"] = sum(times.values())

@@ -28,7 +28,7 @@ from metaschedule.ir import Program
 from metaschedule.measure import Measurer
 from metaschedule.report.case import TWELVE
 from metaschedule.schedule import Schedule
-from metaschedule.space.untuned import untuned
+from metaschedule.space.untuned import schedule_untuned
 from metaschedule.target import Target, resolve
 
 TIMED = ("GMM", "C2D", "CBR", "SFM")
@@ -79,7 +79,7 @@ def compared(name: str, seed: int, trials: int) -> dict[str, Any]:
     program, target = ms.workloads.create(name), resolve()
     ways = {
         "evolutionary": ms.tune(program, trials=trials, seed=seed).schedule,
-        "untuned": untuned(program, target),
+        "untuned": schedule_untuned(program, target),
         "random": ms.tune(program, trials=trials, seed=seed, strategy="random").schedule,
         f"{2 * trials} trials": ms.tune(program, trials=2 * trials, seed=seed).schedule,
     }

@@ -20,7 +20,7 @@ import numpy as np
 
 import metaschedule as ms
 from metaschedule.schedule import BlockRV, Schedule
-from metaschedule.space.facts import is_output, is_spatial
+from metaschedule.space.block_predicates import is_output, is_spatial
 from metaschedule.target import Target
 
 TAPS = 3

@@ -9,16 +9,16 @@ from typing import Any
 from .codegen import check_bounds, executable
 from .codegen.constants import Rebuffer
 from .database import Database, open
-from .ir import Program, changed
+from .ir import Program, replace_fields
 from .runtime import Executable
 from .schedule import Schedule
 from .search import best_schedule
-from .space.untuned import untuned
+from .space.untuned import schedule_untuned
 from .target import Target, resolve
-from .validation import Threads, checked
+from .validation import Threads, check_arguments
 
 
-@checked
+@check_arguments
 def build(
     program: Program | Schedule,
     *,
@@ -52,25 +52,25 @@ def build(
     check_bounds(bounds)
     machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
     if isinstance(program, Program):
-        program = chosen_schedule(with_constants(program, constants or ()), machine, database)
+        program = choose_schedule(declare_constants(program, constants or ()), machine, database)
     return executable(program.program, machine, constants, threads, bounds)
 
 
-def chosen_schedule(
+def choose_schedule(
     program: Program, target: Target, database: str | os.PathLike[str] | Database | None = None
 ) -> Schedule:
     """What `build` makes of a program: the best record, else the untuned default."""
     if database is None:
-        return untuned(program, target)
+        return schedule_untuned(program, target)
     db = open(database, readonly=True)
     try:
-        return best_schedule(db, program, target) or untuned(program, target)
+        return best_schedule(db, program, target) or schedule_untuned(program, target)
     finally:
         if db is not database:
             db.close()
 
 
-def with_constants(program: Program, names: Collection[str]) -> Program:
+def declare_constants(program: Program, names: Collection[str]) -> Program:
     """The program with some of its parameters declared constant, so that spaces know."""
-    new = {b: changed(b, constant=True) for b in program.inputs if b.name in names and not b.constant}
+    new = {b: replace_fields(b, constant=True) for b in program.inputs if b.name in names and not b.constant}
     return Rebuffer(new).program(program) if new else program

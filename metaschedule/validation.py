@@ -1,12 +1,12 @@
 """Arguments at the edge: checked once, by what is declared.
 
-The annotations of a public function, or of the fields of a primitive, say what it takes; `checked` and
-`converters` make checks of them. An integer is an `int` or one of NumPy's that fits 64 bits, never a bool or
-a float; a sequence is never a string; `Annotated[int, AtLeast(1)]` bounds a number. What fits is handed on as
-plain Python (`np.int64(3)` as 3, a list for a tuple as a tuple); what does not is a `TypeError`, or a
+The annotations of a public function, or of the fields of a primitive, say what it takes; `check_arguments`
+and `converters` make checks of them. An integer is an `int` or one of NumPy's that fits 64 bits, never a bool
+or a float; a sequence is never a string; `Annotated[int, AtLeast(1)]` bounds a number. What fits is handed on
+as plain Python (`np.int64(3)` as 3, a list for a tuple as a tuple); what does not is a `TypeError`, or a
 `ValueError` if only the value is wrong, that names the parameter, what it takes and what it got:
 
->>> @checked
+>>> @check_arguments
 ... def repeat(text: str, times: Annotated[int, AtLeast(0)] = 1) -> str:
 ...     return text * times
 >>> repeat("ab", np.int8(2))
@@ -122,7 +122,9 @@ class Mismatch(Exception):
         return self
 
     def error(self, where: str, name: str) -> Exception:
-        return self.kind(f"{where}: {name}{self.path} must be {self.expected}, got {shown(self.value)}")
+        return self.kind(
+            f"{where}: {name}{self.path} must be {self.expected}, got {describe_value(self.value)}"
+        )
 
 
 CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/?@]*):\S*@", re.IGNORECASE)
@@ -152,10 +154,10 @@ SHORT = Short()
 SHORT.maxstring = SHORT.maxother = 60
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A value in a message: short, whatever it is, and on one line.
 
-    >>> shown([1] * 1000), shown(np.zeros((100, 100)))
+    >>> describe_value([1] * 1000), describe_value(np.zeros((100, 100)))
     ('[1, 1, 1, 1, 1, 1, ...]', 'ndarray of shape (100, 100)')
     """
     if isinstance(value, np.ndarray):
@@ -178,13 +180,13 @@ def converter(hint: Any) -> Converter:
     if origin in (Union, types.UnionType):
         return _union(hint, arguments)
     if origin is Annotated:
-        return _bounded(hint, converter(arguments[0]), arguments[1:])
+        return _bounds_converter(converter(arguments[0]), arguments[1:])
     if origin is Literal:
         return _choice(arguments)
-    return _structured(hint, origin or hint, arguments)
+    return _structure_converter(hint, origin or hint, arguments)
 
 
-def _structured(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Converter:
+def _structure_converter(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Converter:
     if origin is tuple:
         return _tuple(hint, arguments)
     if origin in (list, Sequence, Iterable):
@@ -261,12 +263,12 @@ def _union(hint: Any, options: tuple[Any, ...]) -> Converter:
             except Mismatch as mismatch:
                 if mismatch.kind is ValueError or mismatch.path:  # the right kind, but for a part of it
                     closest = mismatch
-        raise closest or Mismatch(described(hint), value)
+        raise closest or Mismatch(describe_hint(hint), value)
 
     return convert
 
 
-def _bounded(hint: Any, inner: Converter, bounds: tuple[Any, ...]) -> Converter:
+def _bounds_converter(inner: Converter, bounds: tuple[Any, ...]) -> Converter:
     limits = [bound for bound in bounds if hasattr(bound, "holds")]
 
     def convert(value: Any) -> Any:
@@ -292,7 +294,7 @@ def _items(hint: Any, value: Any) -> Sequence[Any]:
     if isinstance(value, np.ndarray) and value.ndim == 1:
         return value.tolist()
     if isinstance(value, (str, bytes, bytearray)) or not isinstance(value, (tuple, list, Sequence)):
-        raise Mismatch(described(hint), value)
+        raise Mismatch(describe_hint(hint), value)
     return value
 
 
@@ -303,7 +305,7 @@ def _tuple(hint: Any, arguments: tuple[Any, ...]) -> Converter:
     def convert(value: Any) -> tuple[Any, ...]:
         items = _items(hint, value)
         if every is None and arguments and len(items) != len(single):
-            raise Mismatch(described(hint), value)
+            raise Mismatch(describe_hint(hint), value)
         checks = [every] * len(items) if every else single or [lambda item: item] * len(items)
         return tuple([_item(check, item, at) for at, (check, item) in enumerate(zip(checks, items))])
 
@@ -316,7 +318,7 @@ def _sequence(hint: Any, origin: Any, check: Converter | None) -> Converter:
             try:
                 value = list(value)
             except TypeError:
-                raise Mismatch(described(hint), value) from None
+                raise Mismatch(describe_hint(hint), value) from None
         items = _items(hint, value)
         return list(items) if check is None else [_item(check, item, at) for at, item in enumerate(items)]
 
@@ -326,7 +328,7 @@ def _sequence(hint: Any, origin: Any, check: Converter | None) -> Converter:
 def _mapping(hint: Any, key: Converter | None = None, item: Converter | None = None) -> Converter:
     def convert(value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise Mismatch(described(hint), value)
+            raise Mismatch(describe_hint(hint), value)
         if key is None or item is None:
             return value
         return {_item(key, k, k): _item(item, v, k) for k, v in value.items()}
@@ -338,13 +340,13 @@ def _item(check: Converter, item: Any, at: Any) -> Any:
     try:
         return check(item)
     except Mismatch as mismatch:
-        raise mismatch.within(f"[{shown(at)}]") from None
+        raise mismatch.within(f"[{describe_value(at)}]") from None
 
 
 def _instance(hint: Any, holds: Callable[[Any], bool]) -> Converter:
     def convert(value: Any) -> Any:
         if not holds(value):
-            raise Mismatch(described(hint), value)
+            raise Mismatch(describe_hint(hint), value)
         return value
 
     return convert
@@ -353,27 +355,27 @@ def _instance(hint: Any, holds: Callable[[Any], bool]) -> Converter:
 WORDS = {int: "an integer", float: "a number", bool: "True or False", str: "a string", type(None): "None"}
 
 
-def described(hint: Any) -> str:
+def describe_hint(hint: Any) -> str:
     """An annotation in words.
 
-    >>> described(tuple[int | None, ...]), described(Annotated[int, AtLeast(1)] | None)
+    >>> describe_hint(tuple[int | None, ...]), describe_hint(Annotated[int, AtLeast(1)] | None)
     ('a sequence of (an integer or None)', 'an integer or None')
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in WORDS:
         return WORDS[hint]
     if origin in (Union, types.UnionType):
-        *first, last = [described(option) for option in arguments]
+        *first, last = [describe_hint(option) for option in arguments]
         return f"{', '.join(first)} or {last}"
     if origin is Annotated:
-        return described(arguments[0])
+        return describe_hint(arguments[0])
     if origin is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis):
-        return f"{len(arguments)} values, ({', '.join(map(described, arguments))})"
+        return f"{len(arguments)} values, ({', '.join(map(describe_hint, arguments))})"
     if origin in (tuple, list, Sequence, Iterable):
-        inner = described(arguments[0])
+        inner = describe_hint(arguments[0])
         return f"a sequence of {f'({inner})' if ' or ' in inner else inner}"
     if origin in (dict, Mapping):
-        return f"a mapping of {described(arguments[0])} to {described(arguments[1])}"
+        return f"a mapping of {describe_hint(arguments[0])} to {describe_hint(arguments[1])}"
     if origin is Callable:
         return "a function"
     return "anything" if hint is Any else getattr(origin or hint, "__name__", str(hint))
@@ -387,14 +389,14 @@ def converters(owner: Any) -> dict[str, Converter]:
     """The checks of a function's parameters, or of a class's fields, by name."""
     classes = reversed(owner.__mro__) if isinstance(owner, type) else [owner]
     return {
-        name: converter(evaluated(hint, one))
+        name: converter(evaluate_hint(hint, one))
         for one in classes
         for name, hint in inspect.get_annotations(one).items()
         if name != "return"
     }
 
 
-def evaluated(hint: Any, owner: Any) -> Any:
+def evaluate_hint(hint: Any, owner: Any) -> Any:
     """An annotation, of which most are text; `Any` if it speaks of names that are not there when programs
     run, as those of a function that the class is defined in."""
     try:
@@ -411,7 +413,7 @@ def convert(check: Converter, value: Any, where: str, name: str) -> Any:
         raise mismatch.error(where, name) from None
 
 
-def checked(function: F) -> F:
+def check_arguments(function: F) -> F:
     """The function with its arguments checked against its annotations."""
     parameters = inspect.signature(function).parameters.values()
     single = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

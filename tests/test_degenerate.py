@@ -57,7 +57,7 @@ def test_every_way_computes_the_same(example: Example, seed: int) -> None:
 def test_candidates_for_any_machine(example: Example, machine: str, seed: int) -> None:
     """Nothing is refused, what is replayed means the same, and costs something finite."""
     program, inputs, space = example.program, example.inputs(), default(machine)
-    sketches, refused = space.explored(program)
+    sketches, refused = space.explore(program)
     assert sketches
     assert not refused, f"{refused}\n{program}"
     assert space.size(program) >= 1
@@ -198,6 +198,6 @@ def test_spaces_of_one_element_have_a_candidate_for_every_machine() -> None:
         space = default(machine)
         assert space.target == resolve(machine)
         for name, program in EXAMPLES.items():
-            sketches, refused = space.explored(program)
+            sketches, refused = space.explore(program)
             assert sketches, f"{name} for {machine}"
             assert not refused, f"{name} for {machine}: {refused}"

@@ -57,7 +57,7 @@ def nested(kind: str, depth: int) -> ms.Program:
             body = ir.If(ir.Const(True, "bool"), (body,), ())
         else:
             body = ir.If(ir.Const(False, "bool"), (), (body,))
-    return ir.changed(program, body=(body,))
+    return ir.replace_fields(program, body=(body,))
 
 
 def outcomes(program: ms.Program) -> dict[str, Any]:

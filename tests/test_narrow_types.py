@@ -11,7 +11,7 @@ import metaschedule as ms
 from metaschedule import te
 from metaschedule.cost import Analytical
 from metaschedule.ir import numpy_dtype
-from metaschedule.space.untuned import predicted, untuned
+from metaschedule.space.untuned import predict_seconds, schedule_untuned
 from metaschedule.target import resolve
 
 TOTAL = {
@@ -89,10 +89,10 @@ def test_zero_trials_take_instructions(dtype: str, faster: float) -> None:
     """And the cost model knows that they do more at once; a trace with one replays from JSON."""
     target = resolve(RICH)
     model, program = Analytical(target), product(dtype, 128, 128, 256)
-    sch = untuned(program, target)
+    sch = schedule_untuned(program, target)
     assert "tensorize" in str(sch.trace)
-    wide = untuned(product("float32", 128, 128, 256, total="float32"), target)
-    narrow_time, wide_time = predicted(model, [sch])[0], predicted(model, [wide])[0]
+    wide = schedule_untuned(product("float32", 128, 128, 256, total="float32"), target)
+    narrow_time, wide_time = predict_seconds(model, [sch])[0], predict_seconds(model, [wide])[0]
     assert narrow_time * faster < wide_time
     replayed = ms.Trace.from_json(sch.trace.to_json()).apply(program)
     assert ms.structural_equal(replayed.program, sch.program)

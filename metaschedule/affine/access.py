@@ -46,6 +46,6 @@ def is_same_region(a: ir.Region, b: ir.Region) -> bool:
     return a.buffer is b.buffer and all(ir.same_expr(x, y) for x, y in pairs)
 
 
-def accessed(block: ir.Block, region: ir.Region, is_write: bool) -> Access:
+def make_access(block: ir.Block, region: ir.Region, is_write: bool) -> Access:
     """An access of a block that need not be in its signature."""
     return Access(block, region, is_write, iteration(block))

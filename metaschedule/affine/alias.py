@@ -66,11 +66,11 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
     columns: list[tuple[Placed, Placed]] = []
     settled: set[ir.Var] = set()
     for mine, theirs in zip(reversed(a.region.ranges), reversed(b.region.ranges), strict=True):
-        f = placed(view, mine, a.iters)
-        g = f if a is b else placed(view, theirs, b.iters)
+        f = place_range(view, mine, a.iters)
+        g = f if a is b else place_range(view, theirs, b.iters)
         if f is not g and f is not None and g is not None and f.moving != g.moving:
             # 16 * f0 + k, and f = 16 * f0 + f1: of the same variables when cut
-            f, g = placed(view, mine, a.iters, cut=True), placed(view, theirs, b.iters, cut=True)
+            f, g = place_range(view, mine, a.iters, cut=True), place_range(view, theirs, b.iters, cut=True)
         if f is not None and g is not None and (f is g or f.fixed == g.fixed):
             columns.append((f, g))
             if settle(view, f, g, settled) and (loop in settled or determines(view.s, settled, (loop,))):
@@ -133,7 +133,7 @@ def reach_of(view: View, index: Placed) -> tuple[float, float]:
     return low, high
 
 
-def placed(
+def place_range(
     view: View, indices: tuple[ir.Expr, ir.Expr], iters: Iteration, cut: bool = False
 ) -> Placed | None:
     """A range of indices as the moving loop sees it; None if it is no sum. Variables are kept whole unless

@@ -127,7 +127,7 @@ def find_written(view: View, block: ir.Block, indices: Sequence[ir.Expr]) -> Box
         if sides == {INSIDE} and is_definition_test(s, test):
             known = known or consists_of(s, [v for b in block.bindings for v in variables(b)])
         if sides != {INSIDE} or variables(test)[0] not in known:
-            bound = bounded_iterator(iters, test)
+            bound = find_bounded_iterator(iters, test)
             if bound is None or not any(index is bound[0] for index in indices):
                 return None
             var, first, last = bound
@@ -157,7 +157,7 @@ def runs_surely(view: View, block: ir.Block) -> bool:
     return view.key is ROOT
 
 
-def bounded_iterator(iters: Iteration, test: ir.Expr) -> tuple[ir.Var, int, int] | None:
+def find_bounded_iterator(iters: Iteration, test: ir.Expr) -> tuple[ir.Var, int, int] | None:
     """(iterator, first, last) if a conjunct says no more than that an iterator is not before or after."""
     found = constraints_of(test) or ()
     if len(found) != 1:
@@ -194,7 +194,11 @@ def dense_sums(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list
 
 
 def dense_map(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list[Interval] | None:
-    """The values of other indices, if the map from the loops inside to them has no holes."""
+    """The values of other indices, if the map from the loops inside to them has no holes.
+
+    (f // 4, f % 4) of f < 12: 3 values and 4 values, and each of the 12 pairs is reached; (f, f) is a
+    diagonal, with holes.
+    """
     s, loops = view.s, dict[ir.Var, int]()
     values: list[ir.Expr] = []
     for index in indices:

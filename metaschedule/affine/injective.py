@@ -23,7 +23,12 @@ def is_injective(
 ) -> bool | None:
     """Whether no two points of these variables, at which the guards hold, have an element of a region in
     common; None if that is not known. An extent of None is any number. Two points differ in a first variable:
-    by which is tried in turn."""
+    by which is tried in turn.
+
+    X[4 * i + j : 4 * i + j + 2], i < 3, j < 2. Points whose i differs by d: 4 * d = j + a - (j' + b) <= 2
+    (a, b < 2), so there is no d. Points of one i whose j differs by d: d = a - b, and that is 1 for a = 1,
+    b = 0: element 1 belongs to j = 0 and to j = 1. The answer is False.
+    """
     if are_plain(ranges, extents):
         return True
     answer: bool | None = True

@@ -28,7 +28,7 @@ def product(a: ir.Expr, b: ir.Expr) -> ir.Expr:
 
 
 @lru_cache(maxsize=8192)
-def replaced(e: ir.Expr, old: tuple[ir.Var, ...], new: tuple[ir.Expr, ...]) -> ir.Expr:
+def substitute_interned(e: ir.Expr, old: tuple[ir.Var, ...], new: tuple[ir.Expr, ...]) -> ir.Expr:
     """`e` with other expressions for variables."""
     return ir.substitute(e, dict(zip(old, new, strict=True)))
 

@@ -111,7 +111,7 @@ def solve_sums(extents: Mapping[ir.Var, int], indices: Sequence[ir.Expr]) -> Inv
     return Inverse(ranges, False, solve)
 
 
-def shifted_variable(index: ir.Expr) -> tuple[ir.Var | None, int] | None:
+def find_shifted_variable(index: ir.Expr) -> tuple[ir.Var | None, int] | None:
     """(variable, offset) of `v`, `v + c`, `c + v`, `v - c` or (None, c) of a constant."""
     if type(index) is ir.Var:
         return index, 0
@@ -130,11 +130,11 @@ def preimage(
     found: dict[ir.Var, Interval] = {}
     whole = True
     for index, x in zip(indices, box, strict=True):
-        shifted = shifted_variable(index)
+        shifted = find_shifted_variable(index)
         if shifted is None:
             whole = False
         elif shifted[0] is not None:
-            found[shifted[0]] = x.moved(-shifted[1])
+            found[shifted[0]] = x.move(-shifted[1])
     if whole:
         return found
     known = find_inverse(tuple(iters), tuple(indices))
@@ -142,7 +142,7 @@ def preimage(
         return found
     # The element at distances d from the start of the box.
     distances = {ir.Var("d"): x.extent for x in box}
-    elements = [view.s.resolve(x.shifted(d)) for x, d in zip(box, distances, strict=True)]
+    elements = [view.s.resolve(x.start_plus(d)) for x, d in zip(box, distances, strict=True)]
     for var, value in known.solve(elements).items():
         if var in found:
             continue

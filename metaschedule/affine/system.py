@@ -78,6 +78,7 @@ def eliminate(
 ) -> tuple[list[tuple[int, int]], list[Row]]:
     """The system without the variables that an equation gives: `x = sum` leaves `low <= sum <= high` behind.
 
+    i + 4 * j - k = 0 with 0 <= i <= 3: i goes, and leaves 0 <= k - 4 * j <= 3 behind.
     2 * i - 2 * j = 1 has no solution for any bounds: factors are divided by what they have in common first.
     """
     limits = list(bounds)
@@ -93,7 +94,7 @@ def eliminate(
     given: list[tuple[int, Terms, int]] = []
     kept: list[tuple[Terms, int]] = []
     while equations:
-        terms, value = divided(*equations.pop())
+        terms, value = divide_out(*equations.pop())
         if not terms:
             continue
         unit = min(
@@ -106,12 +107,12 @@ def eliminate(
         # unit = sign * (value - rest)
         rest = {v: -sign * c for v, c in terms.items() if v != unit}
         given.append((unit, rest, sign * value))
-        equations = [substituted(e, unit, rest, sign * value) for e in equations]
-        kept = [substituted(e, unit, rest, sign * value) for e in kept]
+        equations = [substitute_equation(e, unit, rest, sign * value) for e in equations]
+        kept = [substitute_equation(e, unit, rest, sign * value) for e in kept]
         others = [
             (new, low - shift, high - shift)
             for terms, low, high in others
-            for new, shift in [replaced(terms, unit, rest, sign * value)]
+            for new, shift in [replace_variable(terms, unit, rest, sign * value)]
         ]
         others.append((rest, limits[unit][0] - sign * value, limits[unit][1] - sign * value))
         limits[unit] = (0, 0)  # it is nowhere any more
@@ -119,11 +120,11 @@ def eliminate(
             equations, kept = equations + kept, []
     out: list[Row] = []
     for terms, value in kept:
-        terms, value = divided(terms, value)
+        terms, value = divide_out(terms, value)
         if terms:
             out.append((tuple(terms.items()), value, value))
     for terms, low, high in others:
-        row = tightened(terms, low, high)
+        row = tighten_row(terms, low, high)
         if row is not None:
             out.append(row)
     return limits, out
@@ -133,7 +134,7 @@ def len_of(var: int, equations: Iterable[tuple[Terms, int]]) -> int:
     return sum(var in terms for terms, _ in equations)
 
 
-def divided(terms: Terms, value: int) -> tuple[Terms, int]:
+def divide_out(terms: Terms, value: int) -> tuple[Terms, int]:
     """An equation without the common divisor of its factors."""
     terms = {v: c for v, c in terms.items() if c}
     common = math.gcd(*terms.values())
@@ -146,7 +147,7 @@ def divided(terms: Terms, value: int) -> tuple[Terms, int]:
     return {v: c // common for v, c in terms.items()}, value // common
 
 
-def tightened(terms: Terms, low: float, high: float) -> Row | None:
+def tighten_row(terms: Terms, low: float, high: float) -> Row | None:
     """A constraint without the common divisor of its factors; None if it says nothing."""
     terms = {v: c for v, c in terms.items() if c}
     if not terms:
@@ -163,7 +164,7 @@ def tightened(terms: Terms, low: float, high: float) -> Row | None:
     return tuple(terms.items()), low, high
 
 
-def replaced(terms: Terms, var: int, rest: Terms, value: int) -> tuple[Terms, int]:
+def replace_variable(terms: Terms, var: int, rest: Terms, value: int) -> tuple[Terms, int]:
     """Terms with `rest + value` for a variable; the constant that comes out apart."""
     factor = terms.get(var)
     if factor is None:
@@ -174,8 +175,8 @@ def replaced(terms: Terms, var: int, rest: Terms, value: int) -> tuple[Terms, in
     return new, factor * value
 
 
-def substituted(equation: tuple[Terms, int], var: int, rest: Terms, value: int) -> tuple[Terms, int]:
-    terms, shift = replaced(equation[0], var, rest, value)
+def substitute_equation(equation: tuple[Terms, int], var: int, rest: Terms, value: int) -> tuple[Terms, int]:
+    terms, shift = replace_variable(equation[0], var, rest, value)
     return terms, equation[1] - shift
 
 
@@ -215,7 +216,10 @@ class Solver:
 
 
 def tighten(bounds: list[tuple[int, int]], rows: list[Row]) -> list[Row]:
-    """Narrow the bounds by every constraint, in place; gives the constraints that still say something."""
+    """Narrow the bounds by every constraint, in place; gives the constraints that still say something.
+
+    10 <= 2 * i + j <= 11 with i <= 7, j <= 3: 2 * i is at least 10 - 3 and at most 11, so i is 4 or 5.
+    """
     for _ in range(MOST_ROUNDS):
         moved = False
         kept: list[Row] = []

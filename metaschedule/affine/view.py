@@ -45,11 +45,11 @@ class Interval:
     def is_fixed(self) -> bool:
         return not self.terms and self.other is None
 
-    def shifted(self, by: ir.Expr) -> ir.Expr:
+    def start_plus(self, by: ir.Expr) -> ir.Expr:
         """`start + by`."""
         return by if self.is_fixed and not self.offset else plus(self.start, by)
 
-    def moved(self, offset: int) -> Interval:
+    def move(self, offset: int) -> Interval:
         return Interval(self.terms, self.offset + offset, self.extent, self.other, self.dense)
 
     @property
@@ -73,7 +73,7 @@ class View:
             if isinstance(key, ir.Var):
                 self.outside.add(key)
         self.sides: dict[ir.Var, int] = {} if moving is None else {moving: MOVING}
-        self.placed: dict[tuple[Form, bool], Any] = {}  # memory of `alias.placed`
+        self.placed: dict[tuple[Form, bool], Any] = {}  # memory of `alias.place_range`
 
     # --- which side ---
 
@@ -171,14 +171,14 @@ class View:
         width = ir.as_int(extent)
         found = None if width is None else self.linear(start, iters)
         if found is None or width is None:
-            return self.relaxed(start, extent, block, iters, size)
+            return self.relax_interval(start, extent, block, iters, size)
         terms, inner, low = found
         high = low + width - 1
         steps: list[tuple[int, int]] = []
         for var, c in inner.items():
             count = self.values(var, block)
             if count is None:
-                return self.relaxed(start, extent, block, iters, size)
+                return self.relax_interval(start, extent, block, iters, size)
             reach = c * (count - 1) if count > 1 else 0
             if reach < 0:
                 low += reach
@@ -187,7 +187,7 @@ class View:
             steps.append((abs(c), count))
         return Interval(terms, low, high - low + 1, dense=fills(steps, width))
 
-    def relaxed(
+    def relax_interval(
         self, start: ir.Expr, extent: ir.Expr, block: ir.Block, iters: Iteration, size: int
     ) -> Interval:
         """What is no sum, by the general analysis."""

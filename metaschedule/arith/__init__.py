@@ -6,7 +6,7 @@ from .domain import Domain
 from .index_map import IndexMap
 from .iter_map import IterationMap, iteration_map
 from .prove import negation
-from .region import access_region, contains, disjoint, relax, union
+from .region import access_region, are_disjoint, contains, relax, union
 from .signature import block_signature
 from .simplify import simplify
 
@@ -17,10 +17,10 @@ __all__ = [
     "IterSum",
     "IterationMap",
     "access_region",
+    "are_disjoint",
     "block_signature",
     "conjuncts",
     "contains",
-    "disjoint",
     "iteration_map",
     "negation",
     "relax",

@@ -44,9 +44,9 @@ STEPS_WITH_FACTS = 16
 def lower(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
     """A constant that p never goes below. At `goal` the search for a better one ends."""
     best, _, final = quick(p, domain)
-    if reached(best, goal):
+    if is_reached(best, goal):
         return best
-    return searched(p, domain, goal, best, final)
+    return search_bound(p, domain, goal, best, final)
 
 
 def upper(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
@@ -56,7 +56,7 @@ def upper(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
         if goal is not None and best <= goal:
             return best
         best = -best
-    found = searched(scale(p, -1), domain, None if goal is None else -goal, best, final)
+    found = search_bound(scale(p, -1), domain, None if goal is None else -goal, best, final)
     return None if found is None else -found
 
 
@@ -65,21 +65,21 @@ def both(p: Poly, domain: Domain) -> Interval:
     low, high, final = quick(p, domain)
     if final and not facts_matter(p, domain):
         return low, high
-    low = searched(p, domain, None, low, final)
-    high = searched(scale(p, -1), domain, None, None if high is None else -high, final)
+    low = search_bound(p, domain, None, low, final)
+    high = search_bound(scale(p, -1), domain, None, None if high is None else -high, final)
     return low, None if high is None else -high
 
 
-def searched(p: Poly, domain: Domain, goal: int | None, best: int | None, final: bool) -> int | None:
+def search_bound(p: Poly, domain: Domain, goal: int | None, best: int | None, final: bool) -> int | None:
     """A better lower bound than `best`; `final` says that only facts can give one."""
     if not final:
         best = better(best, Search(STEPS).run(p, goal, domain, 0))
-    if not reached(best, goal) and facts_matter(p, domain):
+    if not is_reached(best, goal) and facts_matter(p, domain):
         best = better(best, Search(STEPS_WITH_FACTS).run(p, goal, domain, FACTS_DEEP))
     return best
 
 
-def reached(value: int | None, goal: int | None) -> bool:
+def is_reached(value: int | None, goal: int | None) -> bool:
     return value is not None and goal is not None and value >= goal
 
 
@@ -114,7 +114,7 @@ class Search:
 
     def run(self, p: Poly, goal: int | None, domain: Domain, deep: int) -> int | None:
         best, _, final = quick(p, domain)
-        if reached(best, goal) or self.steps <= 0 or (final and not deep):
+        if is_reached(best, goal) or self.steps <= 0 or (final and not deep):
             return best
         self.steps -= 1
         if deep:
@@ -122,7 +122,7 @@ class Search:
                 value = self.run(q, None if goal is None else by * (goal - 1) + 1, domain, deep - 1)
                 if value is not None:
                     best = better(best, -(-value // by))
-                    if reached(best, goal):
+                    if is_reached(best, goal):
                         return best
         atom = self.pick(p, domain)
         if atom is not None:
@@ -137,7 +137,7 @@ class Search:
                     worst = value if worst is None else min(worst, value)
                 else:
                     best = better(best, worst)
-                    if reached(best, goal):
+                    if is_reached(best, goal):
                         return best
         return best
 
@@ -216,9 +216,9 @@ class Search:
         value = as_constant(factor)
         if value is not None:
             return 1 if value >= 0 else -1
-        if reached(self.run(factor, 0, domain, 0), 0):
+        if is_reached(self.run(factor, 0, domain, 0), 0):
             return 1
-        if reached(self.run(scale(factor, -1), 0, domain, 0), 0):
+        if is_reached(self.run(scale(factor, -1), 0, domain, 0), 0):
             return -1
         return None
 
@@ -266,7 +266,7 @@ class Search:
         first = next(iter(y), None)
         if first is not None and first in factor:
             k = factor[first] // y[first]
-            if k and not add(factor, y, -k) and reached(self.run(y, 1, domain, 0), 1):
+            if k and not add(factor, y, -k) and is_reached(self.run(y, 1, domain, 0), 1):
                 near = shift(add(x, y, -1), 1) if k > 0 else x
                 ways.append([(add(rest, near, k), 1, domain)])
         low, high = domain.interval(atom)

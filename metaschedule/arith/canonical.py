@@ -15,10 +15,10 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from .. import ir
-from .bounds import lower, reached, upper
+from .bounds import is_reached, lower, upper
 from .comparison import MIRRORED, NEGATED, always, never_zero, reduce
 from .division import atom, divide_any, floordiv, remainder
-from .express import TooLarge, express, expressed, terms, total
+from .express import TooLarge, express, express_term, terms, total
 from .polynomial import (
     Composite,
     Poly,
@@ -42,7 +42,7 @@ def canonical(e: ir.Expr, domain: Domain) -> Poly:
     if isinstance(e, ir.Const):
         return constant(int(e.value))
     if isinstance(e, ir.Binary):
-        return unwrapped(arithmetic(e, domain), e, domain)
+        return unwrap(arithmetic(e, domain), e, domain)
     if isinstance(e, ir.Load):
         indices = tuple([canonical(index, domain) for index in e.indices])
         key = (e.buffer, tuple([freeze(index) for index in indices]))
@@ -51,7 +51,7 @@ def canonical(e: ir.Expr, domain: Domain) -> Poly:
         return choice(e, domain)
     if isinstance(e, ir.Cast):
         if ir.is_integer(e.a.dtype):
-            return unwrapped(canonical(e.a, domain), e, domain)
+            return unwrap(canonical(e.a, domain), e, domain)
         if e.a.dtype == "bool":
             condition = rewrite(e.a, domain)
             if isinstance(condition, ir.Const):
@@ -61,13 +61,13 @@ def canonical(e: ir.Expr, domain: Domain) -> Poly:
     if isinstance(e, ir.Unary):
         p = canonical(e.a, domain)
         p = scale(p, -1) if e.op == "-" else add(constant(-1), p, -1)
-        return unwrapped(p, e, domain)
+        return unwrap(p, e, domain)
     if isinstance(e, ir.Call) and e.name == "abs":
         p = canonical(e.args[0], domain)
-        if reached(lower(p, domain, 0), 0):
+        if is_reached(lower(p, domain, 0), 0):
             return p
-        if reached(lower(scale(p, -1), domain, 0), 0):
-            return unwrapped(scale(p, -1), e, domain)
+        if is_reached(lower(scale(p, -1), domain, 0), 0):
+            return unwrap(scale(p, -1), e, domain)
     return opaque(e, domain)
 
 
@@ -99,12 +99,12 @@ def arithmetic(e: ir.Binary, domain: Domain) -> Poly:
     return opaque(e, domain)
 
 
-def unwrapped(p: Poly, e: ir.Expr, domain: Domain) -> Poly:
+def unwrap(p: Poly, e: ir.Expr, domain: Domain) -> Poly:
     """p, the unbounded value of e, if that is certainly what e's dtype holds."""
     if e.dtype == ir.INDEX:
         return p
     least, most = ir.integer_limits(e.dtype)
-    if reached(lower(p, domain, least), least):
+    if is_reached(lower(p, domain, least), least):
         high = upper(p, domain, most)
         if high is not None and high <= most:
             return p
@@ -212,7 +212,7 @@ def condition(e: ir.Expr, domain: Domain) -> ir.Expr:
         if isinstance(inner, ir.Unary) and inner.op == "not":
             return rewrite(inner.a, domain)
         inner = rewrite(inner, domain)
-        return ir.Const(not inner.value, "bool") if isinstance(inner, ir.Const) else known(~inner, domain)
+        return ir.Const(not inner.value, "bool") if isinstance(inner, ir.Const) else decide(~inner, domain)
     elif isinstance(e, ir.Select):
         return select(e, domain)
     elif isinstance(e, ir.Cast) and ir.is_integer(e.a.dtype):
@@ -221,10 +221,10 @@ def condition(e: ir.Expr, domain: Domain) -> ir.Expr:
             return ir.Const(True, "bool")
         if always("==", p, domain):
             return ir.Const(False, "bool")
-    return known(ir.map_operands(e, lambda child: rewrite(child, domain)), domain)
+    return decide(ir.map_operands(e, lambda child: rewrite(child, domain)), domain)
 
 
-def known(e: ir.Expr, domain: Domain) -> ir.Expr:
+def decide(e: ir.Expr, domain: Domain) -> ir.Expr:
     """A condition that stays as it is, unless it or its negation is a fact."""
     if domain.known and not isinstance(e, ir.Const):
         truth = domain.known.get(structure(e, domain))
@@ -260,8 +260,8 @@ def compare(e: ir.Binary, domain: Domain) -> ir.Expr:
     found, offset = terms(p, domain)
     if all(c < 0 for c, _ in found):
         op, offset, found = MIRRORED[op], -offset, [(-c, t) for c, t in found]
-    left = [(c, expressed(t, domain)) for c, t in found if c > 0]
-    right = [(-c, expressed(t, domain)) for c, t in found if c < 0]
+    left = [(c, express_term(t, domain)) for c, t in found if c > 0]
+    right = [(-c, express_term(t, domain)) for c, t in found if c < 0]
     # left + offset op right, for integers: i + 1 <= j is i < j.
     if right and (op, offset) in STEPS:
         op, offset = STEPS[op, offset], 0

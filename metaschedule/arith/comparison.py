@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .bounds import facts_matter, lower, reached
+from .bounds import facts_matter, is_reached, lower
 from .interval import quick
 from .polynomial import ONE, Poly, scale, shift
 
@@ -28,18 +28,22 @@ def always(op: str, p: Poly, domain: Domain) -> bool:
     if final and not facts_matter(p, domain):
         return op == "!=" and never_zero(p)
     if op == "<":
-        return nonnegative(shift(scale(p, -1), -1), domain)
+        return is_nonnegative(shift(scale(p, -1), -1), domain)
     if op == "<=":
-        return nonnegative(scale(p, -1), domain)
+        return is_nonnegative(scale(p, -1), domain)
     if op == ">":
-        return nonnegative(shift(p, -1), domain)
+        return is_nonnegative(shift(p, -1), domain)
     if op == ">=":
-        return nonnegative(p, domain)
+        return is_nonnegative(p, domain)
     if op == "==":
         if never_zero(p):
             return False
-        return nonnegative(p, domain) and nonnegative(scale(p, -1), domain)
-    return never_zero(p) or nonnegative(shift(p, -1), domain) or nonnegative(shift(scale(p, -1), -1), domain)
+        return is_nonnegative(p, domain) and is_nonnegative(scale(p, -1), domain)
+    return (
+        never_zero(p)
+        or is_nonnegative(shift(p, -1), domain)
+        or is_nonnegative(shift(scale(p, -1), -1), domain)
+    )
 
 
 # Whether a value between two bounds (None: not known) compares so with zero.
@@ -53,11 +57,11 @@ HOLDS = {
 }
 
 
-def nonnegative(p: Poly, domain: Domain) -> bool:
-    return reached(lower(tightened(p), domain, 0), 0)
+def is_nonnegative(p: Poly, domain: Domain) -> bool:
+    return is_reached(lower(tighten(p), domain, 0), 0)
 
 
-def tightened(p: Poly) -> Poly:
+def tighten(p: Poly) -> Poly:
     """A polynomial that is >= 0 exactly where p is: coefficients without a common factor."""
     g = math.gcd(*[c for m, c in p.items() if m])
     if g <= 1:

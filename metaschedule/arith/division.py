@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from .bounds import both, lower, reached
+from .bounds import both, is_reached, lower
 from .interval import quick
 from .polynomial import (
     ONE,
@@ -78,7 +78,7 @@ def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
     # (4*i + j) // 8 is i // 2 where j is in [0, 4): look for such a step below the divisor.
     for g in sorted({math.gcd(k, c) for c in rest.values()} - {1}, reverse=True):
         small = {m: c for m, c in rest.items() if c % g}
-        for part in (small, with_quotients(small, rest)):
+        for part in (small, add_quotients(small, rest)):
             if len(part) == len(rest):
                 continue
             value = quotient_value(shift(part, offset % g), g, domain)
@@ -94,7 +94,7 @@ def remaining_quotient(rest: Poly, offset: int, k: int, domain: Domain) -> Poly:
     return atom(Composite("//", (p, k), (freeze(p), k)), domain)
 
 
-def with_quotients(small: Poly, rest: Poly) -> Poly:
+def add_quotients(small: Poly, rest: Poly) -> Poly:
     """`small` with those quotients of `rest` that may make it a remainder: of j - 4 * (j // 4) one
     part may be a multiple of the step and the other not."""
     used = variables(small)
@@ -128,7 +128,7 @@ def symbolic_floordiv(p: Poly, y: Poly, domain: Domain) -> Poly:
     s, r = divide(p, y)
     if not r:
         return s
-    if reached(lower(r, domain, 0), 0) and reached(lower(add(y, r, -1), domain, 1), 1):
+    if is_reached(lower(r, domain, 0), 0) and is_reached(lower(add(y, r, -1), domain, 1), 1):
         return s
     return add(s, atom(Composite("div", (r, y), (freeze(r), freeze(y))), domain))
 
@@ -140,12 +140,12 @@ def divide(p: Poly, y: Poly) -> tuple[Poly, Poly]:
     coefficient = y[lead]
     s: Poly = {}
     for m, c in p.items():
-        if c % coefficient == 0 and (left := without(m, lead)) is not None:
+        if c % coefficient == 0 and (left := divide_monomial(m, lead)) is not None:
             s[left] = c // coefficient
     return s, add(p, multiply(s, y), -1)
 
 
-def without(m: tuple, factors: tuple) -> tuple | None:
+def divide_monomial(m: tuple, factors: tuple) -> tuple | None:
     """The monomial m divided by another, if that divides it."""
     left = list(m)
     for factor in factors:
@@ -155,10 +155,6 @@ def without(m: tuple, factors: tuple) -> tuple | None:
             return None
         del left[at]
     return product(tuple(left), ())
-
-
-def symbolic_remainder(p: Poly, y: Poly, domain: Domain) -> Poly:
-    return add(p, multiply(symbolic_floordiv(p, y, domain), y), -1)
 
 
 def divide_any(p: Poly, y: Poly, domain: Domain) -> Poly | None:

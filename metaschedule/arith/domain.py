@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from ..ir import Expr, Var
 from .bounds import both, lower, upper
 from .canonical import canonical
-from .comparison import tightened
+from .comparison import tighten
 from .interval import Interval, interval
 from .polynomial import (
     ONE,
@@ -165,10 +165,7 @@ class Domain:
         """Constant bounds of an atom."""
         found = self.intervals.get(atom)
         if found is None:
-            self.intervals[atom] = (
-                None,
-                None,
-            )  # an extent that mentions its own variable ends here
+            self.intervals[atom] = None, None  # an extent that mentions its own variable ends here
             low, high = atom_interval(atom, self)
             if atom in self.ranges:
                 low, high = intersection((low, high), self.ranges[atom])
@@ -228,7 +225,7 @@ class Domain:
 
     def _learn(self, p: Poly) -> None:
         """Note that p >= 0."""
-        p = tightened(p)
+        p = tighten(p)
         low = interval(p, self)[0]
         if low is not None and low >= 0:
             return

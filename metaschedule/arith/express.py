@@ -38,10 +38,10 @@ def express(p: Poly, domain: Domain) -> ir.Expr:
             return times(monomial(m, domain), c) if m else number(c)
         return number(0)
     found, offset = terms(p, domain)
-    return total([(c, expressed(t, domain)) for c, t in found], offset)
+    return total([(c, express_term(t, domain)) for c, t in found], offset)
 
 
-def expressed(term: Term, domain: Domain) -> ir.Expr:
+def express_term(term: Term, domain: Domain) -> ir.Expr:
     if isinstance(term, Remainder):
         by = number(term.by) if isinstance(term.by, int) else express(term.by, domain)
         return ir.Binary("%", express(term.of, domain), by, ir.INDEX)
@@ -81,13 +81,13 @@ def total(parts: list[tuple[int, ir.Expr]], offset: int) -> ir.Expr:
 def monomial(m: Monomial, domain: Domain) -> ir.Expr:
     out: ir.Expr | None = None
     for factor in m:
-        e = widened(factor) if isinstance(factor, ir.Var) else composite(factor, domain)
+        e = widen(factor) if isinstance(factor, ir.Var) else composite(factor, domain)
         out = e if out is None else ir.Binary("*", out, e, ir.INDEX)
     assert out is not None
     return out
 
 
-def widened(e: ir.Expr) -> ir.Expr:
+def widen(e: ir.Expr) -> ir.Expr:
     return e if e.dtype == ir.INDEX else ir.Cast(e, ir.INDEX)
 
 
@@ -103,8 +103,8 @@ def composite(a: Composite, domain: Domain) -> ir.Expr:
         condition, x, y = args
         return ir.Select(condition, express(x, domain), express(y, domain), ir.INDEX)
     if kind == "load":
-        return widened(load(a, domain))
-    return widened(args[0])
+        return widen(load(a, domain))
+    return widen(args[0])
 
 
 def load(a: Composite, domain: Domain) -> ir.Load:

@@ -54,7 +54,10 @@ def times(x: Interval, y: Interval) -> Interval:
 
 
 def quick(p: Poly, domain: Domain) -> tuple[int | None, int | None, bool]:
-    """Lower bound, upper bound, and whether elimination cannot improve on them."""
+    """Lower bound, upper bound, and whether elimination cannot improve on them.
+
+    i - 4 * (i // 4) with i < 10: term by term -8 to 9, by digits of i (it is i % 4) 0 to 3.
+    """
     symbolic = domain.symbolic
     final = True
     composites = False
@@ -78,7 +81,7 @@ def quick(p: Poly, domain: Domain) -> tuple[int | None, int | None, bool]:
         atom = m[0] if m else None
         if isinstance(atom, Var):
             parts.setdefault(atom, {})[1] = c
-        elif isinstance(atom, Composite) and (var := divided_variable(atom, domain)) is not None:
+        elif isinstance(atom, Composite) and (var := find_divided_variable(atom, domain)) is not None:
             parts.setdefault(var, {})[atom.args[1]] = c
         else:
             rest[m] = c
@@ -97,7 +100,7 @@ def quick(p: Poly, domain: Domain) -> tuple[int | None, int | None, bool]:
     return low, high, final
 
 
-def divided_variable(atom: Composite, domain: Domain) -> Var | None:
+def find_divided_variable(atom: Composite, domain: Domain) -> Var | None:
     """The variable v of an atom v // d, if it counts from 0."""
     if atom.kind != "//" or len(x := atom.args[0]) != 1:
         return None

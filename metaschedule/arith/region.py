@@ -1,7 +1,7 @@
 """Boxes: what an access touches while loops run, and how boxes relate.
 
 `relax` bounds one index over some loops by expressions of the others; `access_region` does so
-for every dimension. `contains` and `disjoint` are proofs, False meaning "not proved"; `union`
+for every dimension. `contains` and `are_disjoint` are proofs, False meaning "not proved"; `union`
 covers.
 
 Refuses: an index it cannot bound becomes the whole dimension. A box says nothing of holes: the
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .. import ir
-from .bounds import lower, reached, upper
+from .bounds import is_reached, lower, upper
 from .canonical import canonical
 from .comparison import always
 from .division import floordiv
@@ -49,7 +49,7 @@ def relax(
     ('i * 4', '6')
     """
     where = inside(domain, variables)
-    ends = relaxed(canonical(e, where), variables, where)
+    ends = relax_poly(canonical(e, where), variables, where)
     return None if ends is None else start_and_count(*ends, domain)
 
 
@@ -68,7 +68,7 @@ def inside(domain: Domain, loops: Mapping[ir.Var, ir.Expr | int]) -> Domain:
     return domain
 
 
-def relaxed(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
+def relax_poly(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
     """Bounds of p that mention none of `loops`, whose ranges `domain` knows."""
     if not any(v in loops for v in variables(p)):
         return p, p
@@ -76,14 +76,14 @@ def relaxed(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> P
     first: Poly = constant(offset)
     last: Poly = constant(offset)
     for c, term in found:
-        ends = bounded_term(term, loops, domain)
+        ends = bound_term(term, loops, domain)
         if ends is None:
             ends = constant_ends(term_poly(term, domain), domain)
         if ends is None:
             return None
         low, high = ends if c > 0 else (ends[1], ends[0])
         first, last = add(first, low, c), add(last, high, c)
-    low_end, high_end = eliminated(first, loops, domain, 1), eliminated(last, loops, domain, -1)
+    low_end, high_end = eliminate(first, loops, domain, 1), eliminate(last, loops, domain, -1)
     if low_end is None or high_end is None:
         constants = constant_ends(p, domain)
         if constants is None:
@@ -117,19 +117,19 @@ def term_poly(term: Monomial | Remainder, domain: Domain) -> Poly:
     return {term: 1}  # pyright: ignore[reportReturnType]
 
 
-def bounded_term(
+def bound_term(
     term: Monomial | Remainder, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain
 ) -> Pair | None:
     """Bounds of one term in which relaxed loops are at most factors, never inside a composite."""
     if isinstance(term, Remainder):
-        return bounded_remainder(term, loops, domain)
+        return bound_remainder(term, loops, domain)
     low: Poly = constant(1)
     high = low
     for atom in term:
         if not isinstance(atom, Composite) or not any(v in loops for v in atom.vars):
             factor: Pair = ({(atom,): 1}, {(atom,): 1})  # pyright: ignore[reportAssignmentType]
         else:
-            ends = bounded_composite(atom, loops, domain)
+            ends = bound_composite(atom, loops, domain)
             if ends is None or len(term) > 1:  # a product needs signs; constants will have to do
                 return None
             factor = ends
@@ -137,29 +137,29 @@ def bounded_term(
     return low, high
 
 
-def bounded_remainder(term: Remainder, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
+def bound_remainder(term: Remainder, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
     of, by = term
     if not isinstance(by, int):
         return None
-    ends = relaxed(of, loops, domain)
+    ends = relax_poly(of, loops, domain)
     if ends is not None:
         # All of the range lies between two multiples of the divisor: the remainder moves with it.
         start = add(ends[0], floordiv(ends[0], by, domain), -by)
         end = add(start, add(ends[1], ends[0], -1))
-        if reached(lower(add(constant(by - 1), end, -1), domain, 0), 0):
+        if is_reached(lower(add(constant(by - 1), end, -1), domain, 0), 0):
             return start, end
     return constant_ends(term_poly(term, domain), domain)
 
 
-def bounded_composite(atom: Composite, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
+def bound_composite(atom: Composite, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -> Pair | None:
     kind, args = atom.kind, atom.args
     if kind == "//":
-        ends = relaxed(args[0], loops, domain)
+        ends = relax_poly(args[0], loops, domain)
         if ends is None:
             return None
         return floordiv(ends[0], args[1], domain), floordiv(ends[1], args[1], domain)
     if kind in ("min", "max"):
-        a, b = relaxed(args[0], loops, domain), relaxed(args[1], loops, domain)
+        a, b = relax_poly(args[0], loops, domain), relax_poly(args[1], loops, domain)
         if a is None or b is None:
             return None
         low, high = [
@@ -170,7 +170,7 @@ def bounded_composite(atom: Composite, loops: Mapping[ir.Var, ir.Expr | int], do
     return None
 
 
-def eliminated(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain, sign: int) -> Poly | None:
+def eliminate(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain, sign: int) -> Poly | None:
     """A bound of p without `loops`: below for sign 1, above for -1. Innermost loops go first,
     because their extents may mention the others."""
     for var in reversed(list(loops)):
@@ -204,7 +204,7 @@ def access_region(
     where = inside(domain, variables)
     ranges: list[tuple[ir.Expr, ir.Expr]] = []
     for index, size in zip(indices, buffer.shape, strict=True):
-        ends = relaxed(canonical(index, where), variables, where)
+        ends = relax_poly(canonical(index, where), variables, where)
         found = None if ends is None else start_and_count(*ends, domain)
         ranges.append(found or (ir.as_expr(0), ir.as_expr(size)))
     return ir.Region(buffer, tuple(ranges))
@@ -278,7 +278,7 @@ def contains(outer: ir.Region, inner: ir.Region, domain: Domain) -> bool:
     return is_empty(small, domain)
 
 
-def disjoint(a: ir.Region, b: ir.Region, domain: Domain) -> bool:
+def are_disjoint(a: ir.Region, b: ir.Region, domain: Domain) -> bool:
     """Whether two regions certainly share no element."""
     if a.buffer is not b.buffer:
         return True

@@ -29,7 +29,7 @@ class BlockPlace(NamedTuple):
     loops: dict[ir.Var, ir.Expr]  # inside the block, outermost first
     values: Mapping[ir.Var, ir.Expr]  # of the iteration variables of nested blocks
 
-    def given(self, condition: ir.Expr, truth: bool = True) -> BlockPlace:
+    def assume(self, condition: ir.Expr, truth: bool = True) -> BlockPlace:
         """Where a condition is known. One that loads may be overtaken by a store: not used."""
         if loads(condition):
             return self
@@ -97,19 +97,19 @@ class Collector:
             found = [a for x in s.stores for a in self.exprs((*x.indices, x.value), place)]
             return found + [self.access(x, place, True) for x in s.stores]
         if isinstance(s, ir.For):
-            return self.expr(s.extent, place) + self.body(s.body, self.entered(s, place))
+            return self.expr(s.extent, place) + self.body(s.body, self.enter(s, place))
         if isinstance(s, ir.If):
-            found = self.expr(s.cond, place) + self.body(s.then, place.given(s.cond))
-            return found + self.body(s.orelse, place.given(s.cond, False))
+            found = self.expr(s.cond, place) + self.body(s.then, place.assume(s.cond))
+            return found + self.body(s.orelse, place.assume(s.cond, False))
         if isinstance(s, ir.While):
             return self.expr(s.cond, place) + self.body(s.body, place)
         if isinstance(s, ir.Assert):
             return self.expr(s.cond, place)
         if isinstance(s, ir.Block):
-            return self.nested(s, place)
+            return self.collect_nested(s, place)
         raise TypeError(f"unknown statement {type(s).__name__}")
 
-    def entered(self, loop: ir.For, place: BlockPlace) -> BlockPlace:
+    def enter(self, loop: ir.For, place: BlockPlace) -> BlockPlace:
         extent = ir.substitute(loop.extent, place.values)
         if loads(extent):
             extent = ir.Var("unknown")
@@ -117,10 +117,10 @@ class Collector:
         domain = place.domain.with_loop(loop.var, extent)
         return BlockPlace(domain, {**place.loops, loop.var: extent}, place.values)
 
-    def nested(self, block: ir.Block, place: BlockPlace) -> list[Touched]:
+    def collect_nested(self, block: ir.Block, place: BlockPlace) -> list[Touched]:
         found = self.exprs((*block.bindings, *block.predicate), place)
         for condition in block.predicate:
-            place = place.given(condition)
+            place = place.assume(condition)
         bound = {
             it.var: ir.substitute(binding, place.values)
             for it, binding in zip(block.iters, block.bindings, strict=True)
@@ -140,10 +140,10 @@ class Collector:
         if not loads(e):
             return []
         if isinstance(e, ir.Select):
-            found = self.expr(e.cond, place) + self.expr(e.a, place.given(e.cond))
-            return found + self.expr(e.b, place.given(e.cond, False))
+            found = self.expr(e.cond, place) + self.expr(e.a, place.assume(e.cond))
+            return found + self.expr(e.b, place.assume(e.cond, False))
         if isinstance(e, ir.Binary) and e.op in ("and", "or"):
-            rest = place.given(e.a, e.op == "and") if loads(e.b) else place
+            rest = place.assume(e.a, e.op == "and") if loads(e.b) else place
             return self.expr(e.a, place) + self.expr(e.b, rest)
         found = self.exprs(ir.operands(e), place)
         if isinstance(e, ir.Load):

@@ -50,17 +50,17 @@ def forgive_broken_pipes() -> Output | None:
 
 
 def result_console() -> Console:
-    return widened(Console())
+    return widen(Console())
 
 
 def progress_console(as_json: bool = False, quiet: bool = False) -> Console:
     """Of progress: standard error if standard output is for JSON, or a file while a person watches the other;
     else standard output, so that a log has both."""
     apart = as_json or (not sys.stdout.isatty() and sys.stderr.isatty())
-    return widened(Console(stderr=apart, quiet=quiet))
+    return widen(Console(stderr=apart, quiet=quiet))
 
 
-def widened(console: Console) -> Console:
+def widen(console: Console) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
     return console

@@ -29,7 +29,7 @@ def find_program(spec: str, config: int = 0) -> Program:
         if not 0 <= config < count:
             raise typer.BadParameter(f"{spec} has configurations 0 to {count - 1}, not {config}")
         return workloads.create(spec, config)
-    program = made(spec)
+    program = evaluate(spec)
     if not isinstance(program, Program):
         raise typer.BadParameter(
             f"{spec} is a {type(program).__name__}, neither a program nor a function that makes one"
@@ -50,7 +50,7 @@ class Tasks:
 def find_tasks(spec: str, config: int = 0) -> Tasks:
     """What to tune: a program, or those of a model, for which a function in a file gives
     `(model, example_args)`."""
-    found = made(spec) if ":" in spec else None
+    found = evaluate(spec) if ":" in spec else None
     if not isinstance(found, tuple):
         return Tasks([find_program(spec, config)], [1])
     from torch import get_num_threads  # not at the top: most commands need no torch
@@ -62,14 +62,14 @@ def find_tasks(spec: str, config: int = 0) -> Tasks:
     return Tasks([task.program for task in parts], [task.weight for task in parts], get_num_threads())
 
 
-def made(spec: str) -> Any:
+def evaluate(spec: str) -> Any:
     """What `file.py:name` is, or what it returns if it is a function."""
     path, _, name = spec.rpartition(":")
-    found = loaded(Path(path), name)
+    found = load_name(Path(path), name)
     return found() if isinstance(found, Callable) and not isinstance(found, Program) else found
 
 
-def loaded(path: Path, name: str) -> Any:
+def load_name(path: Path, name: str) -> Any:
     """What is called `name` in a Python file."""
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}")

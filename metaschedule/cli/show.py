@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from ..build import build, chosen_schedule
+from ..build import build, choose_schedule
 from .options import PLACE, Config, check_database, find_target
 from .programs import find_program
 
@@ -32,7 +32,7 @@ def show(
     found = find_program(program, config)
     text = str(found)
     if what != "program":
-        sch = chosen_schedule(found, machine, database=db)
+        sch = choose_schedule(found, machine, database=db)
         text = str(
             {"trace": sch.trace, "schedule": sch.program}.get(what) or build(sch, target=machine).source(what)
         )

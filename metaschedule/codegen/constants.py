@@ -36,22 +36,24 @@ def split_constants(
     if not fixed:
         return None, program
     tables = {b for b in program.allocs if b.data is not None}
-    first = rooted(prepared(program, fixed | tables), fixed)
+    first = select_rooted(select_prepared(program, fixed | tables), fixed)
     rest = [s for s in program.body if s not in first]
-    results = {b for s in first for b in written(s)}
+    results = {b for s in first for b in buffers_written(s)}
     made = [b for b in program.allocs if b in results]
     if not made:
         return None, program
     needed = set().union(*[read(s) for s in rest])
     kept = [b for b in made if b in needed]
-    as_constants = {b: ir.changed(b, scope="global", constant=True, layout=of_parameter(b)) for b in kept}
-    kernel = ir.changed(
+    as_constants = {
+        b: ir.replace_fields(b, scope="global", constant=True, layout=of_parameter(b)) for b in kept
+    }
+    kernel = ir.replace_fields(
         program,
         inputs=(*[b for b in program.inputs if b not in fixed or b in needed], *as_constants.values()),
         body=Rebuffer(as_constants).body(tuple(rest)),
         allocs=tuple([b for b in program.allocs if b not in made]),
     )
-    as_results = {b: ir.changed(b, scope="global", layout=of_parameter(b)) for b in kept}
+    as_results = {b: ir.replace_fields(b, scope="global", layout=of_parameter(b)) for b in kept}
     used = set().union(*[read(s) for s in first])
     preparation = ir.Program(
         f"{program.name}_preparation",
@@ -68,35 +70,35 @@ def of_parameter(b: ir.Buffer) -> ir.Layout | None:
     return b.layout and ir.Layout(b.strides)
 
 
-def prepared(program: ir.Program, known: set[ir.Buffer]) -> list[ir.Stmt]:
+def select_prepared(program: ir.Program, known: set[ir.Buffer]) -> list[ir.Stmt]:
     """The statements that depend on nothing but `known`, directly or through each other."""
-    found = [s for s in program.body if written(s) <= set(program.allocs) and not fails(s)]
+    found = [s for s in program.body if buffers_written(s) <= set(program.allocs) and not fails(s)]
     while True:
-        others = {b for s in program.body if s not in found for b in written(s)}
-        available = known | {b for s in found for b in written(s)} - others
-        kept = [s for s in found if read(s) <= available and not written(s) & others]
+        others = {b for s in program.body if s not in found for b in buffers_written(s)}
+        available = known | {b for s in found for b in buffers_written(s)} - others
+        kept = [s for s in found if read(s) <= available and not buffers_written(s) & others]
         if len(kept) == len(found):
             return found
         found = kept
 
 
-def rooted(statements: list[ir.Stmt], fixed: set[ir.Buffer]) -> list[ir.Stmt]:
+def select_rooted(statements: list[ir.Stmt], fixed: set[ir.Buffer]) -> list[ir.Stmt]:
     """Those that depend on a constant parameter, and what they need: the others (fills, tables) are cheaper
     computed by the kernel, which may fold them, than read."""
     derived = set(fixed)
     for s in statements:
         if read(s) & derived:
-            derived |= written(s)
+            derived |= buffers_written(s)
     kept: list[ir.Stmt] = []
     needed: set[ir.Buffer] = set()
     for s in reversed(statements):
-        if written(s) & (derived | needed):
+        if buffers_written(s) & (derived | needed):
             needed |= read(s)
             kept.insert(0, s)
     return kept
 
 
-def written(s: ir.Stmt) -> set[ir.Buffer]:
+def buffers_written(s: ir.Stmt) -> set[ir.Buffer]:
     found: set[ir.Buffer] = set()
     for x in ir.walk(s):
         if isinstance(x, ir.Store):

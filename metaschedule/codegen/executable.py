@@ -26,13 +26,13 @@ def executable(
     values = dict(constants or {})
     preparation, kernel = split_constants(program, values)
     if preparation is not None:
-        values = prepared(preparation, kernel, target, values, bounds)
+        values = prepare_constants(preparation, kernel, target, values, bounds)
     return Executable(
         generate(kernel, target, bounds=bounds), script=str(kernel), constants=values, threads=threads
     )
 
 
-def prepared(
+def prepare_constants(
     preparation: Program, kernel: Program, target: Target, constants: dict[str, Any], bounds: str
 ) -> dict[str, Any]:
     """The constants that a kernel takes instead of those that its preparation reads."""

@@ -25,19 +25,24 @@ def values_of(program: ir.Program) -> dict[ir.Buffer, Values]:
     if not inputs:
         return {}
     extents = loop_extents(program)
-    bounding = {b for extent in extents.values() for b in loaded(extent)}
+    bounding = {b for extent in extents.values() for b in buffers_loaded(extent)}
     found = {b: Values(0, SMALL, ascending=True) for b in inputs & bounding}
     highest: dict[ir.Buffer, int] = {}
     for index, size in indices(program):
-        over = {b for e in parts(index) if isinstance(e, ir.Var) and e in extents for b in loaded(extents[e])}
-        for b in inputs & (over | loaded(index)):
+        over = {
+            b
+            for e in parts(index)
+            if isinstance(e, ir.Var) and e in extents
+            for b in buffers_loaded(extents[e])
+        }
+        for b in inputs & (over | buffers_loaded(index)):
             high = size if b in bounding else fitting(index, b, size, extents)
             highest[b] = min(high, highest.get(b, ir.integer_limits(b.dtype)[1]))
             found[b] = Values(0, highest[b], ascending=b in bounding)
     for e in ir.expressions(program):
         if isinstance(e, ir.Binary) and e.op in ("//", "%", "<<", ">>"):
             low = 1 if e.op in ("//", "%") else 0
-            for b in inputs & loaded(e.b):
+            for b in inputs & buffers_loaded(e.b):
                 values = found.get(b, Values(low, SMALL))
                 found[b] = replace(values, low=low, high=max(low, values.high))
     return found
@@ -67,7 +72,7 @@ def parts(e: ir.Expr) -> Iterator[ir.Expr]:
             yield from parts(x)
 
 
-def loaded(e: ir.Expr) -> set[ir.Buffer]:
+def buffers_loaded(e: ir.Expr) -> set[ir.Buffer]:
     return {x.buffer for x in parts(e) if isinstance(x, ir.Load)}
 
 

@@ -33,10 +33,10 @@ def features(programs: Sequence[Program | Schedule], target: Target) -> np.ndarr
     (2, True)
     """
     table = Table(programs)
-    return pooled(table, Estimate(table, target), target)
+    return pool_features(table, Estimate(table, target), target)
 
 
-def pooled(table: Table, estimate: Estimate, target: Target) -> np.ndarray:
+def pool_features(table: Table, estimate: Estimate, target: Target) -> np.ndarray:
     """Features of the programs of a table."""
     stores = store_features(table, estimate, target)
     seconds = estimate.seconds
@@ -60,7 +60,7 @@ def store_features(t: Table, estimate: Estimate, target: Target) -> np.ndarray:
         tiles.cycles, tiles.trips, tiles.arithmetic, tiles.chain, tiles.memory, tiles.issue, tiles.spills,
         tiles.size, tiles.vectors, tiles.accumulators, tiles.working, tiles.gathers,
         estimate.compute, estimate.traffic, estimate.overhead, estimate.forks, estimate.seconds * 1e9,
-        *estimate.missing.T, *touched(t, target).T, *intensity(t).T,
+        *estimate.missing.T, *access_features(t, target).T, *intensity(t).T,
         np.where(t.local[:, 0], t.elements[:, 0, 0] * t.item[:, 0], 0.0),
     ]  # fmt: skip
     plain = [
@@ -70,7 +70,7 @@ def store_features(t: Table, estimate: Estimate, target: Target) -> np.ndarray:
     return np.column_stack([*map(log, magnitudes), *plain])
 
 
-def touched(t: Table, target: Target) -> np.ndarray:
+def access_features(t: Table, target: Target) -> np.ndarray:
     """For each of a few accesses: strides of the innermost loops, elements, lines, run, reuse."""
     bytes_touched = t.elements[..., 0] * t.item
     bytes_touched[:, 0] = np.inf

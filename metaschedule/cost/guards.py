@@ -27,6 +27,9 @@ class GuardEffect(NamedTuple):
 
 
 def effect_of_guards(nest: NestedStore) -> GuardEffect:
+    """128 rows in tiles of 6, `6 * i_0 + i_1 < 128`, i_0 < 22, i_1 unrolled: the sum takes 132 values
+    (`reach`) of which a tile has 6 (`width`), so that 21 of 22 tiles are full and 1 / 22 is `cut`. The same
+    test on loops that are neither unrolled nor vectorised leaves 128 / 132 of the iterations `executed`."""
     kinds = {loop.var: loop.kind for loop in nest.loops}
     unrolled = {loop.var: loop.extent for loop in nest.loops if loop.kind == "unrolled"}
     innermost = next((loop.var for loop in reversed(nest.loops) if loop.kind not in TILE_KINDS), None)

@@ -16,7 +16,7 @@ from ..ir import Program
 from ..schedule import Schedule
 from ..target import Target
 from .analytical import Estimate
-from .features import pooled
+from .features import pool_features
 from .table import Table
 
 ROUNDS = 120  # of boosting, with all records of the fit
@@ -68,7 +68,7 @@ class Learned:
         table = Table(programs)
         estimate = Estimate(table, self.target)
         prior = np.bincount(table.owner, weights=estimate.seconds, minlength=table.count)
-        return pooled(table, estimate, self.target).astype(np.float32), np.maximum(prior, SHORTEST)
+        return pool_features(table, estimate, self.target).astype(np.float32), np.maximum(prior, SHORTEST)
 
     def correction(self, rows: np.ndarray) -> np.ndarray:
         if self.trees is None or not len(rows):
@@ -91,11 +91,11 @@ class Learned:
 
 def rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> float:
     """Spearman's: 1 where both put the programs in the same order. 0 where one knows no order."""
-    x, y = ranked(predicted), ranked(measured)
+    x, y = rank(predicted), rank(measured)
     return 0.0 if x.std() == 0 or y.std() == 0 else float(np.corrcoef(x, y)[0, 1])
 
 
-def ranked(values: np.ndarray) -> np.ndarray:
+def rank(values: np.ndarray) -> np.ndarray:
     """Ranks; equal values share the middle one."""
     _, group, count = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(count) - (count - 1) / 2)[group]

@@ -42,7 +42,7 @@ class Movements:
         if isinstance(e, ir.Var):
             found = self.known.get(e)
             if found is None:
-                found = self.known[e] = self.defined(e)
+                found = self.known[e] = self.define(e)
             return found
         if isinstance(e, ir.Const):
             return {}
@@ -59,7 +59,7 @@ class Movements:
         if len(terms) != 1 or terms[0][0] is not e:
             total: Movement = {}
             for x, factor in terms:
-                total = combined(total, self.of(x), factor)
+                total = combine_movements(total, self.of(x), factor)
             return total
         divisor = ir.as_int(e.b)
         if divisor is not None and divisor > 0 and e.op in ("//", "%"):
@@ -74,7 +74,7 @@ class Movements:
             form |= dict.fromkeys(self.of(var), IRREGULAR)
         return form
 
-    def defined(self, var: ir.Var) -> Movement:
+    def define(self, var: ir.Var) -> Movement:
         """The movement of a variable that no loop around has: split or fused earlier."""
         state = self.state
         known = state.definitions.get(var)
@@ -84,7 +84,7 @@ class Movements:
         stride = 1
         if isinstance(known, Split):
             for digit in reversed(known.digits):
-                form = combined(form, self.of(digit), stride)
+                form = combine_movements(form, self.of(digit), stride)
                 stride *= ir.as_int(state.extents[digit]) or 1
             return form
         for digit in known.digits[known.index + 1 :]:
@@ -93,7 +93,7 @@ class Movements:
         return part(self.of(known.whole), stride, stride * extent if known.index else INFINITE)
 
 
-def combined(a: Movement, b: Movement, factor: int) -> Movement:
+def combine_movements(a: Movement, b: Movement, factor: int) -> Movement:
     """`a + factor * b`"""
     if not a and factor == 1:
         return b

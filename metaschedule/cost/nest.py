@@ -19,7 +19,7 @@ from ..codegen.lower.predicate_padding import predicate_padding
 from ..ir.annotations import SKIP_ZEROS, UNROLL
 from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
-from .arithmetic import computed
+from .arithmetic import store_operations
 from .movement import INFINITE, UNKNOWN_EXTENT, Movement, Movements, part
 
 
@@ -141,8 +141,8 @@ class _Walk:
             for x in s.stores:
                 self.store(x, in_tuple=True)
         elif isinstance(s, ir.If):
-            self.guarded((s.cond,), s.then, key)
-            self.guarded((s.cond,), s.orelse, None)
+            self.visit_guarded((s.cond,), s.then, key)
+            self.visit_guarded((s.cond,), s.orelse, None)
         elif isinstance(s, ir.While):
             self.serialize_lanes()
             self.loops.append(Loop(ir.Var("while"), UNKNOWN_EXTENT, "serial"))
@@ -181,18 +181,18 @@ class _Walk:
         if s.init:
             self.serialize_lanes(reducing)  # lanes that start a reduction and continue it do not run together
             self.loops = [loop for loop in around if loop.var not in reducing]
-            self.guarded(s.predicate, s.init, None)
+            self.visit_guarded(s.predicate, s.init, None)
             self.loops = around
             self.conditions.append(reducing)
         body = s.body
         if SKIP_ZEROS.get(s):
             body = predicate_padding(body)
-        self.guarded(s.predicate, body, key)
+        self.visit_guarded(s.predicate, body, key)
         if s.init:
             self.conditions.pop()
         self.loops = around
 
-    def guarded(self, conditions: tuple[ir.Expr, ...], body: ir.Body, key: Key | None) -> None:
+    def visit_guarded(self, conditions: tuple[ir.Expr, ...], body: ir.Body, key: Key | None) -> None:
         guards, others, executed = len(self.guards), len(self.conditions), self.executed
         for cond in itertools.chain.from_iterable(map(conjuncts, conditions)):
             if (bound := bound_of(cond)) is not None:
@@ -213,7 +213,7 @@ class _Walk:
                 loop.kind = "serial"
 
     def store(self, s: ir.Store, in_tuple: bool = False) -> None:
-        operations, reads = computed(s)
+        operations, reads = store_operations(s)
         of = self.forms.of
         written = ElementAccess(s.buffer, [of(i) for i in s.indices])
         accesses = [written]

@@ -4,6 +4,11 @@ The outermost level whose data fits in a cache is loaded once; the loop around i
 previous iteration used, so it loads every line once; loops outside of that load all of it again. Rows whose
 distance is a multiple of a large power of two share few sets of a cache and fit worse. Lines along a row are
 prefetched.
+
+    for i in 16, k in 64, j in 512: C[i, j] += A[i, k] * B[k, j], float32, 32 KB of 512 lines
+    the loop over j touches 32 + 1 + 32 lines, which fit; that over k 32 + 4 + 64 * 32 = 2084, which do not:
+    it loads each of those once, and 16 iterations of i load them again: 33,344 lines missed in the first
+    cache; in the second, of 512 KB, everything fits
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..ir import Program, structural_hash
 from ..target import Target
-from ..validation import Count, Positive, checked
+from ..validation import Count, Positive, check_arguments
 from . import lines
 from .postgres import SCHEMES, Postgres, is_address
 from .record import Record, TuningRun, Workload, key_of, workload_of
@@ -37,7 +37,7 @@ class Summary(NamedTuple):
     best: Record | None
 
 
-@checked
+@check_arguments
 def open(path: str | os.PathLike[str] | Database | None, readonly: bool = False) -> Database:
     """The database in a file or at a `postgresql://` address, created if there is none unless `readonly`;
     None: in memory.
@@ -89,24 +89,24 @@ class Database:
 
     # --- writing ---
 
-    @checked
+    @check_arguments
     def add_program(self, program: Program) -> str:
         """Store a program, before its records; returns its structural hash."""
         workload = Workload(structural_hash(program), program.name, str(program))
         self._insert([workload], [])
         return workload.hash
 
-    @checked
+    @check_arguments
     def add(self, record: Record) -> None:
         self.add_all([record])
 
-    @checked
+    @check_arguments
     def add_all(self, records: Iterable[Record], run: TuningRun | None = None) -> Counts:
         """All or none. A record that is there already, by its `uid`, is left alone; the `run` they are of is
         stored with them, as far as it now is."""
         return self._insert([], list(records), [] if run is None else [run])
 
-    @checked
+    @check_arguments
     def merge(self, other: str | os.PathLike[str] | Database) -> Counts:
         """Add what another database has and this one lacks. If that is interrupted, do it again: nothing is
         added twice."""
@@ -123,13 +123,13 @@ class Database:
                 source.close()
         return Counts(added, present)
 
-    @checked
+    @check_arguments
     def import_(self, path: str | os.PathLike[str]) -> Counts:
         """Add the records of a file that `export` wrote, or nothing if a line of it is malformed."""
         entries = lines.read(Path(path))
         return self._insert(dict(entries), [record for _, record in entries])
 
-    @checked
+    @check_arguments
     def prune(self, keep: Positive = 16) -> int:
         """Delete all but the records of the fastest candidates, `keep` for each program and target; returns
         how many. Tuning then goes on from those: it no longer knows what else was tried."""
@@ -169,7 +169,7 @@ class Database:
 
     # --- reading ---
 
-    @checked
+    @check_arguments
     def records(
         self,
         program: Program | str | None = None,
@@ -184,7 +184,7 @@ class Database:
         where, values = condition(program, target, outcome=outcome, space=space, run=run)
         return [record for _, record in self._select(where, values, "id", limit, offset)]
 
-    @checked
+    @check_arguments
     def records_since(
         self,
         position: Count,
@@ -198,7 +198,7 @@ class Database:
         found = self._select(f"{where} AND id > :position", values | {"position": position}, "id", limit)
         return [record for _, record in found], found[-1][0] if found else position
 
-    @checked
+    @check_arguments
     def count(
         self,
         program: Program | str | None = None,
@@ -211,7 +211,7 @@ class Database:
         where, values = condition(program, target, outcome=outcome, space=space, run=run)
         return self.store.rows(f"SELECT count(*) FROM {self._records} AS r WHERE {where}", values)[0][0]
 
-    @checked
+    @check_arguments
     def ranked(
         self, program: Program | str, target: Target | str, limit: Count | None = None, offset: Count = 0
     ) -> list[Record]:
@@ -221,12 +221,12 @@ class Database:
         working = WORKING.format(schema=self.store.schema)
         return [record for _, record in self._select(f"{where} AND {working}", values, RANK, limit, offset)]
 
-    @checked
+    @check_arguments
     def best(self, program: Program | str, target: Target | str) -> Record | None:
         """The first of `ranked`."""
         return next(iter(self.ranked(program, target, limit=1)), None)
 
-    @checked
+    @check_arguments
     def record(self, uid: str) -> Record | None:
         """The record with this `uid`."""
         return next((record for _, record in self._select("uid = :uid", {"uid": uid}, "id")), None)
@@ -236,7 +236,7 @@ class Database:
         query = f"SELECT hash, name, script FROM {self.store.schema}workloads ORDER BY rowid"
         return [Workload(*row) for row in self.store.rows(query, {})]
 
-    @checked
+    @check_arguments
     def summaries(self, limit: Count | None = None, offset: Count = 0) -> list[Summary]:
         """One for each program and target that there are records of, in the order of the programs."""
         schema = self.store.schema
@@ -289,7 +289,7 @@ class Database:
         ((updated,),) = self.store.rows(f"SELECT max(updated) FROM {schema}runs", {})
         return last or 0, updated or 0.0
 
-    @checked
+    @check_arguments
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write all records as JSON lines; returns how many."""
         records = self.records()  # first: the programs of all of them are then there

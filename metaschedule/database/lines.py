@@ -8,17 +8,17 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from ..validation import convert, converter, shown
+from ..validation import convert, converter, describe_value
 from .record import Record, Workload
 from .schema import LATER_COLUMNS, VERSION, DatabaseError
-from .sqlite import explained
+from .sqlite import explain_errors
 
 FIELDS = [f.name for f in fields(Record)]
 KEYS = {"schema", "name", "script", *FIELDS}
 
 
 def write(path: Path, entries: Iterable[tuple[Workload, Record]]) -> None:
-    with explained(path), path.open("w", encoding="utf-8") as file:
+    with explain_errors(path), path.open("w", encoding="utf-8") as file:
         for workload, record in entries:
             line = {"schema": VERSION, "name": workload.name, "script": workload.script, **asdict(record)}
             file.write(json.dumps(line) + "\n")
@@ -48,7 +48,7 @@ def decode(data: Any) -> tuple[Workload, Record]:
     if not isinstance(data, dict) or "schema" not in data:
         raise ValueError("not a tuning record")
     if type(data["schema"]) is not int or data["schema"] != VERSION:
-        raise ValueError(f"schema {shown(data['schema'])}, and this metaschedule reads {VERSION}")
+        raise ValueError(f"schema {describe_value(data['schema'])}, and this metaschedule reads {VERSION}")
     if odd := (KEYS ^ set(data)) - (set(LATER_COLUMNS) - set(data)):
         raise ValueError(f"keys that are missing, or unknown: {', '.join(sorted(odd))}")
     name, script = (convert(converter(str), data[key], "a tuning record", key) for key in ("name", "script"))

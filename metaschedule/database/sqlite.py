@@ -54,7 +54,7 @@ MEANING = {
 
 
 @contextmanager
-def explained(path: Path | None) -> Iterator[None]:
+def explain_errors(path: Path | None) -> Iterator[None]:
     """Errors of SQLite and of the system as `DatabaseError`."""
     try:
         yield
@@ -69,7 +69,7 @@ def connect(path: Path | None, readonly: bool = False) -> sqlite3.Connection:
         connection = sqlite(":memory:")
         create(connection)
         return connection
-    with explained(path):
+    with explain_errors(path):
         if path.is_dir():
             raise DatabaseError(f"{path}: a directory; give a file in it")
         has_tables = path.exists() and path.stat().st_size > 0 and inspect(path)
@@ -182,13 +182,13 @@ class SQLite:
     def __init__(self, path: Path | None, readonly: bool = False) -> None:
         self.path, self.name = path, str(path or "database in memory")
         self.connection = connect(path, readonly)
-        with explained(path):
+        with explain_errors(path):
             self.missing = absent_objects(self.connection)  # a file that may only be read stays as it is
             self._file = None if path is None else identity(path)
         self._lock = threading.Lock()
 
     def rows(self, query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        with self._lock, explained(self.path):
+        with self._lock, explain_errors(self.path):
             return self.connection.execute(query, values).fetchall()
 
     def insert(self, rows: Rows) -> Counts:
@@ -214,7 +214,7 @@ class SQLite:
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        with self._lock, explained(self.path):
+        with self._lock, explain_errors(self.path):
             try:
                 self.connection.execute("BEGIN IMMEDIATE")  # waits for its turn; a later upgrade could not
                 yield self.connection.execute

@@ -39,9 +39,9 @@ class InterpreterError(RuntimeError):
     def __str__(self) -> str:
         where: list[str] = []
         if self.block is not None:
-            where.append(f'in block "{self.block}"' + listed(" at ", self.iters))
+            where.append(f'in block "{self.block}"' + format_values(" at ", self.iters))
         if self.loops:
-            where.append("in loops" + listed(" ", self.loops))
+            where.append("in loops" + format_values(" ", self.loops))
         text = "\n".join([self.message, *where])
         if self.program is not None:
             marks = {} if self.node is None else {self.node: self.label}
@@ -49,5 +49,5 @@ class InterpreterError(RuntimeError):
         return text
 
 
-def listed(before: str, values: list[tuple[str, int]]) -> str:
+def format_values(before: str, values: list[tuple[str, int]]) -> str:
     return before + ", ".join(f"{name}={value}" for name, value in values) if values else ""

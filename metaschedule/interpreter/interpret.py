@@ -8,14 +8,14 @@ import numpy as np
 
 from metaschedule.ir import Buffer, Program, numpy_dtype
 
-from ..validation import checked
+from ..validation import check_arguments
 from ..verifier import check_depth
 from .errors import InterpreterError
-from .memory import Memory, Tensor, element, fresh, given
+from .memory import Memory, Tensor, element, fresh, readonly_tensor
 from .walk import Walk
 
 
-@checked
+@check_arguments
 def interpret(
     program: Program, *inputs: Any, lanes: bool | None = None
 ) -> np.ndarray | tuple[np.ndarray, ...]:
@@ -35,7 +35,9 @@ def interpret(
     wherever it applies, None where it also pays.
     """
     check_depth(program)
-    memory: Memory = {b: given(b, array) for b, array in zip(program.inputs, check_inputs(program, inputs))}
+    memory: Memory = {
+        b: readonly_tensor(b, array) for b, array in zip(program.inputs, check_inputs(program, inputs))
+    }
     memory |= {b: fresh(b) for b in program.outputs + program.allocs}
     try:
         with np.errstate(all="ignore"):

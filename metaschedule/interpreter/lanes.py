@@ -102,7 +102,7 @@ def find_nest(loop: ir.For, scalar: Walk) -> LaneNest | None:
     return LaneNest(scalar, lanes, steps, body, stores) if lanes else None
 
 
-def expanded(
+def walk_expanded(
     body: ir.Body, bound: Mapping[ir.Var, ir.Expr]
 ) -> Iterator[tuple[ir.Stmt, Mapping[ir.Var, ir.Expr]]]:
     """Every statement, with what the block iterators in it are in terms of the loops."""
@@ -115,24 +115,24 @@ def expanded(
                 **{it.var: to(ir.substitute(e, bound), it.var.dtype) for it, e in pairs},
             }
             yield s, inside
-            yield from expanded(s.init + s.body, inside)
+            yield from walk_expanded(s.init + s.body, inside)
         elif isinstance(s, ir.If):
             yield s, bound
-            yield from expanded(s.then + s.orelse, bound)
+            yield from walk_expanded(s.then + s.orelse, bound)
         elif isinstance(s, ir.TupleStore):
-            yield from expanded(s.stores, bound)
+            yield from walk_expanded(s.stores, bound)
         else:
             yield s, bound
 
 
 def expanded_stores(body: ir.Body) -> Iterator[ir.Store]:
-    for s, bound in expanded(body, {}):
+    for s, bound in walk_expanded(body, {}):
         if isinstance(s, ir.Store):
             yield ir.Store(s.buffer, tuple(ir.substitute(i, bound) for i in s.indices), s.value)
 
 
 def expanded_loads(body: ir.Body) -> Iterator[ir.Load]:
-    for s, bound in expanded(body, {}):
+    for s, bound in walk_expanded(body, {}):
         for e in ir.own_expressions(s):
             for x in ir.subexpressions(ir.substitute(e, bound)):
                 if isinstance(x, ir.Load):
@@ -173,12 +173,12 @@ class Cell:
 
     def is_private(self, shape: tuple[int, ...]) -> bool:
         """Whether no two lanes met."""
-        mine = chosen(self.address, self.touched, shape)
+        mine = select_lanes(self.address, self.touched, shape)
         return np.unique(mine).size == mine.size
 
     def keep(self, shape: tuple[int, ...]) -> None:
-        at = chosen(self.address, self.stored, shape)
-        self.tensor.data[at] = chosen(self.value, self.stored, shape)
+        at = select_lanes(self.address, self.stored, shape)
+        self.tensor.data[at] = select_lanes(self.value, self.stored, shape)
         assert self.tensor.written is not None
         self.tensor.written[at] = True
 
@@ -187,7 +187,7 @@ def either(a: Mask, b: Mask) -> Mask:
     return True if a is True or b is True else a | b
 
 
-def chosen(values: Any, mask: Mask, shape: tuple[int, ...]) -> np.ndarray:
+def select_lanes(values: Any, mask: Mask, shape: tuple[int, ...]) -> np.ndarray:
     """The values of the lanes in `mask`, flat."""
     return np.broadcast_to(values, shape)[np.broadcast_to(mask, shape)]
 

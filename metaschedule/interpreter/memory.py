@@ -29,7 +29,7 @@ class Tensor:
 Memory = dict[ir.Buffer, Tensor]
 
 
-def given(buffer: ir.Buffer, values: np.ndarray) -> Tensor:
+def readonly_tensor(buffer: ir.Buffer, values: np.ndarray) -> Tensor:
     """A read-only tensor of the caller's (or an embedded table's) values."""
     if buffer.layout is None:
         return Tensor(buffer, np.ascontiguousarray(values).reshape(-1), None)
@@ -50,7 +50,7 @@ def memory_size(buffer: ir.Buffer) -> int:
 def fresh(buffer: ir.Buffer) -> Tensor:
     """A tensor with nothing in it yet; an embedded table brings its values."""
     if buffer.data is not None:
-        return given(buffer, buffer.data.astype(ir.numpy_dtype(buffer.dtype), copy=False))
+        return readonly_tensor(buffer, buffer.data.astype(ir.numpy_dtype(buffer.dtype), copy=False))
     size = memory_size(buffer)
     return Tensor(buffer, np.zeros(size, ir.numpy_dtype(buffer.dtype)), np.zeros(size, bool))
 
@@ -85,7 +85,7 @@ def out_of_bounds(access: str, buffer: ir.Buffer, indices: Any) -> InterpreterEr
     return InterpreterError(message, label=f"{where}: out of bounds")
 
 
-def uninitialised(buffer: ir.Buffer, indices: Any) -> InterpreterError:
+def uninitialised_error(buffer: ir.Buffer, indices: Any) -> InterpreterError:
     where = element(buffer, indices)
     message = (
         f"read of {where} before it was written: {buffer.name}, of shape {buffer.shape}, holds "

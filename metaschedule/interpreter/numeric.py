@@ -111,9 +111,9 @@ def math_function(name: str, dtype: str) -> Callable[..., Any]:
         return lambda x: f(x)[()]
     f, own = FUNCTIONS[name], numpy_dtype(dtype)
 
-    def rounded(*args: Any) -> Any:
+    def evaluate(*args: Any) -> Any:
         result = round_once(np.asarray(f(*[x.astype(np.float64) for x in args])), own)
         shape = np.broadcast_shapes(*[np.shape(x) for x in args])
         return result.reshape(shape)[()]  # a scalar of scalars
 
-    return rounded
+    return evaluate

@@ -16,7 +16,7 @@ from metaschedule import ir
 
 from .errors import InterpreterError
 from .lanes import find_nest
-from .memory import Memory, find, fresh, indices_at, not_writable, origin, out_of_bounds, uninitialised
+from .memory import Memory, find, fresh, indices_at, not_writable, origin, out_of_bounds, uninitialised_error
 from .numeric import binary_function, cast, math_function, unary_function
 
 Eval = Callable[[], Any]
@@ -96,7 +96,7 @@ class Walk:
             tensor = find(memory, buffer)
             at = address()
             if tensor.written is not None and not tensor.written[at]:
-                raise uninitialised(buffer, indices_at(buffer, at))
+                raise uninitialised_error(buffer, indices_at(buffer, at))
             return tensor.data[at]
 
         return read
@@ -133,14 +133,14 @@ class Walk:
         """What `s` does; errors on the way out learn that it was in `s`."""
         run = STATEMENTS[type(s)](self, s)
 
-        def located() -> None:
+        def run_located() -> None:
             try:
                 run()
             except InterpreterError as error:
                 error.at(s)
                 raise
 
-        return located
+        return run_located
 
     def body(self, body: ir.Body) -> Run:
         runs = [self.stmt(s) for s in body]

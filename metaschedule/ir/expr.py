@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..validation import shown
+from ..validation import describe_value
 from .dtypes import (
     INDEX,
     check_dtype,
@@ -258,14 +258,14 @@ def const(value: bool | int | float | np.generic, dtype: str | None = None) -> C
         try:
             return Const(round_to(float(value), dtype), dtype)
         except OverflowError:
-            raise ValueError(f"the number {shown(value)} does not fit in {dtype}") from None
+            raise ValueError(f"the number {describe_value(value)} does not fit in {dtype}") from None
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value!r} is not an integer, and the constant is to be {dtype}")
     if value != (number := int(value)):
         raise ValueError(f"{value!r} is not an integer, and the constant is to be {dtype}")
     low, high = integer_limits(dtype)
     if not low <= number <= high:
-        raise ValueError(f"{shown(number)} does not fit in {dtype} ({low} to {high})")
+        raise ValueError(f"{describe_value(number)} does not fit in {dtype} ({low} to {high})")
     return Const(number, dtype)
 
 

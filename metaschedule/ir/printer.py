@@ -157,9 +157,9 @@ class Printer:
     # --- expressions ---
 
     def expr(self, e: Expr, partner: str | None = None) -> str:
-        return self.ranked(e, partner)[0]
+        return self.print_ranked(e, partner)[0]
 
-    def ranked(self, e: Expr, partner: str | None = None) -> tuple[str, int]:
+    def print_ranked(self, e: Expr, partner: str | None = None) -> tuple[str, int]:
         """Text and precedence. `partner` is the dtype a bare literal would take here."""
         if isinstance(e, Var):
             return self.name(e), ATOM
@@ -192,7 +192,7 @@ class Printer:
             return f'T.cast({self.expr(e.a)}, "{e.dtype}")', ATOM
         if isinstance(e, Call):
             partners = self.pair(*e.args) if len(e.args) == 2 else (None,) * len(e.args)
-            args = [self.ranked(x, p)[0] for x, p in zip(e.args, partners, strict=True)]
+            args = [self.print_ranked(x, p)[0] for x, p in zip(e.args, partners, strict=True)]
             if e.name not in FUNCTIONS and "." in e.name:
                 return f"""T.instruction("{e.name}", {", ".join(args)})""", ATOM
             return f"T.{e.name}({', '.join(args)})", ATOM
@@ -215,7 +215,7 @@ class Printer:
         return f"{self.at_least(e.a, left, for_a)} {e.op} {self.at_least(e.b, rank + 1, for_b)}", rank
 
     def at_least(self, e: Expr, rank: int, partner: str | None = None) -> str:
-        text, own = self.ranked(e, partner)
+        text, own = self.print_ranked(e, partner)
         return text if own >= rank else f"({text})"
 
     def indices(self, indices: tuple[Expr, ...]) -> str:
@@ -268,7 +268,7 @@ class Printer:
             yield Line(f"{pad}while {self.expr(s.cond)}:", s)
             yield from self.body(s.body, depth + 1)
         elif isinstance(s, Assert):
-            message = f", {quoted(s.message)}" if s.message else ""
+            message = f", {quote(s.message)}" if s.message else ""
             yield Line(f"{pad}assert {self.expr(s.cond)}{message}", s)
         else:
             yield Line(f"{pad}<{type(s).__name__}>", s)
@@ -287,7 +287,7 @@ class Printer:
                 head = f"range({extents[0]})"
             else:
                 kind = "bind" if "." in s.kind else s.kind
-                axis = f", {quoted(s.kind)}" if "." in s.kind else ""
+                axis = f", {quote(s.kind)}" if "." in s.kind else ""
                 notes = f", annotations={annotation(s.annotations)}" if s.annotations else ""
                 head = f"T.{kind}({extents[0]}{axis}{notes})"
             yield Line(f"{pad}for {names} in {head}:", s)
@@ -306,7 +306,7 @@ class Printer:
 
     def block(self, s: Block, depth: int) -> Iterator[Line]:
         pad = INDENT * (depth + 1)
-        yield Line(f"{INDENT * depth}with T.block({quoted(s.name)}):", s)
+        yield Line(f"{INDENT * depth}with T.block({quote(s.name)}):", s)
         with self.scope():
             for at, it in enumerate(s.iters):
                 bound = self.expr(s.bindings[at]) if at < len(s.bindings) else "<unbound>"
@@ -336,11 +336,11 @@ class Printer:
                 yield Line(f"{pad}{name} = T.alloc({self.spec(b)})", b)
 
     def spec(self, b: Buffer) -> str:
-        scope = f", scope={quoted(b.scope)}" if b.scope != "global" else ""
+        scope = f", scope={quote(b.scope)}" if b.scope != "global" else ""
         constant = ", constant=True" if b.constant else ""
         strides = f", strides={b.strides}" if b.layout is not None else ""
         offset = f", offset={b.offset}" if b.offset else ""
-        return f"{b.shape}, {quoted(b.dtype)}{scope}{constant}{strides}{offset}"
+        return f"{b.shape}, {quote(b.dtype)}{scope}{constant}{strides}{offset}"
 
     def program(self, p: Program) -> Iterator[Line]:
         yield Line("@ms.program", None)
@@ -369,17 +369,17 @@ def identifier(name: str) -> str:
     return text + "_" if keyword.iskeyword(text) or text in RESERVED else text
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     return '"' + repr(text)[1:-1].replace('"', '\\"') + '"'
 
 
 def annotation(annotations: Annotations) -> str:
-    return "{" + ", ".join(f"{quoted(k)}: {_value(v)}" for k, v in annotations.items()) + "}"
+    return "{" + ", ".join(f"{quote(k)}: {_value(v)}" for k, v in annotations.items()) + "}"
 
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
-        return quoted(value)
+        return quote(value)
     if isinstance(value, (tuple, list)):
         inner = ", ".join(_value(v) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"

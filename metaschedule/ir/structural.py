@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..validation import checked
+from ..validation import check_arguments
 from .buffer import Buffer, Region
 from .expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from .program import Program
@@ -23,13 +23,13 @@ from .visit import bodies, operands
 Node = Program | Stmt | Expr
 
 
-@checked
+@check_arguments
 def structural_equal(a: Node, b: Node) -> bool:
     """Whether two programs (statements, expressions) are the same up to names."""
     return encode(a) == encode(b)
 
 
-@checked
+@check_arguments
 def structural_hash(node: Node) -> str:
     """32 hexadecimal digits, equal for structurally equal nodes, stable across processes.
 

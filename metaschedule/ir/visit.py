@@ -179,9 +179,9 @@ class Rewriter:
 
     def stmt(self, s: Stmt) -> Stmt | Body:
         if isinstance(s, For):
-            return changed(s, extent=self.expr(s.extent), body=self.body(s.body))
+            return replace_fields(s, extent=self.expr(s.extent), body=self.body(s.body))
         if isinstance(s, Block):
-            return changed(
+            return replace_fields(
                 s,
                 iters=map_all(s.iters, self.iter),
                 bindings=self.exprs(s.bindings),
@@ -193,24 +193,26 @@ class Rewriter:
                 allocs=map_all(s.allocs, self.buffer),
             )
         if isinstance(s, Store):
-            return changed(
+            return replace_fields(
                 s,
                 buffer=self.buffer(s.buffer),
                 indices=self.exprs(s.indices),
                 value=self.expr(s.value),
             )
         if isinstance(s, TupleStore):
-            return changed(s, stores=self.body(s.stores))
+            return replace_fields(s, stores=self.body(s.stores))
         if isinstance(s, If):
-            return changed(s, cond=self.expr(s.cond), then=self.body(s.then), orelse=self.body(s.orelse))
+            return replace_fields(
+                s, cond=self.expr(s.cond), then=self.body(s.then), orelse=self.body(s.orelse)
+            )
         if isinstance(s, While):
-            return changed(s, cond=self.expr(s.cond), body=self.body(s.body))
+            return replace_fields(s, cond=self.expr(s.cond), body=self.body(s.body))
         if isinstance(s, Assert):
-            return changed(s, cond=self.expr(s.cond))
+            return replace_fields(s, cond=self.expr(s.cond))
         raise TypeError(f"unknown statement {type(s).__name__}")
 
     def program(self, p: Program) -> Program:
-        return changed(
+        return replace_fields(
             p,
             inputs=map_all(p.inputs, self.buffer),
             outputs=map_all(p.outputs, self.buffer),
@@ -224,7 +226,7 @@ def _pair(p: tuple[Expr, Expr], f: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
     return p if a is p[0] and b is p[1] else (a, b)
 
 
-def changed(node: T, **fields: Any) -> T:
+def replace_fields(node: T, **fields: Any) -> T:
     """`node` with some fields replaced; `node` itself if they are what it has already."""
     for name, value in fields.items():
         if getattr(node, name) is not value:

@@ -18,7 +18,7 @@ from ..ir import Program
 from ..runtime import CompileError, Kernel
 from ..schedule import Trace
 from ..script import parse
-from ..space.untuned import untuned
+from ..space.untuned import schedule_untuned
 from ..target import Target
 from .frames import Frame, Header
 from .local import LocalWorkers
@@ -69,14 +69,14 @@ class BuildJob:
         if isinstance(self.how, Trace):
             sch = self.how.apply(self.program)
         else:
-            sch = untuned(self.program, target)
+            sch = schedule_untuned(self.program, target)
         return lower_stages(sch.program, target, bounds)
 
 
 def answer(header: Header, payload: bytes) -> Frame:
     """The builder's side."""
     try:
-        stages = [stage.compile() for stage in requested(header, payload)]
+        stages = [stage.compile() for stage in read_request(header, payload)]
     except Unreadable as error:
         return {"kind": UNKNOWN, "detail": one_line(str(error))}, b""
     except (ScheduleError, VerifyError) as error:
@@ -94,7 +94,7 @@ def answer(header: Header, payload: bytes) -> Frame:
     return reply, code
 
 
-def requested(header: Header, payload: bytes) -> list[KernelStage]:
+def read_request(header: Header, payload: bytes) -> list[KernelStage]:
     """The stages that a request is about, lowered."""
     if "stages" in header:
         texts = cut(header["sizes"], payload)

@@ -75,7 +75,7 @@ class Calibration:
         times: list[float] = []
         disturbed = 0
         while len(times) < CALLS and disturbed < DISTURBED:
-            sample = self._watch.timed(lambda: self._run(*self._arguments))
+            sample = self._watch.time(lambda: self._run(*self._arguments))
             if sample.disturbed:
                 disturbed += 1
                 rest()

@@ -21,7 +21,7 @@ class Machine:
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._cores = cores
-        self._stolen, self._since = stolen(cores), time.monotonic()
+        self._stolen, self._since = stolen_seconds(cores), time.monotonic()
 
     def describe(self) -> str:
         """What keeps the machine busy, in a few words.
@@ -29,7 +29,7 @@ class Machine:
         >>> Machine([0]).describe().startswith("load ")
         True
         """
-        now, seconds = stolen(self._cores), time.monotonic()
+        now, seconds = stolen_seconds(self._cores), time.monotonic()
         share = (now - self._stolen) / max(1e-9, (seconds - self._since) * len(self._cores))
         self._stolen, self._since = now, seconds
         words = [f"load {os.getloadavg()[0]:.1f} on {count(len(self._cores), 'core')}"]
@@ -49,7 +49,7 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def stolen(cores: Sequence[int]) -> float:
+def stolen_seconds(cores: Sequence[int]) -> float:
     """Seconds that the host of a virtual machine gave to others, of all these cores, since it started."""
     names = {f"cpu{core}" for core in cores}
     try:

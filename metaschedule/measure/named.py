@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from ..validation import shown
+from ..validation import describe_value
 from .cluster import RayWorkers
 from .local import LocalWorkers
 from .workers import Workers
@@ -23,4 +23,6 @@ def open_workers(workers: str | Workers | None = None) -> AbstractContextManager
         return LocalWorkers()
     if workers == "ray" or workers.startswith("ray://"):
         return RayWorkers(workers)
-    raise ValueError(f"there are no workers {shown(workers)}; there are local, ray and ray://HOST:PORT")
+    raise ValueError(
+        f"there are no workers {describe_value(workers)}; there are local, ray and ray://HOST:PORT"
+    )

@@ -108,7 +108,7 @@ class Magnitudes:
         self._extents: dict[ir.Var, int] = {}
         for b in program.inputs:
             largest = 1 if b.dtype == "bool" else integers.get(b, magnitude)
-            self.of[b] = self._held(largest, b.dtype)
+            self.of[b] = self._clip(largest, b.dtype)
         for b in program.allocs:
             if b.data is not None:
                 self.of[b] = max((self._constant(float(x)) for x in b.data.flat), default=0.0)
@@ -132,9 +132,9 @@ class Magnitudes:
         self.of[b] = 1.0
         if self.expr(store.value) > term + 1 and ir.is_float(b.dtype):
             raise Inexact  # grows by more than a sum does
-        self.of[b] = self._held(before + trips * term, b.dtype)
+        self.of[b] = self._clip(before + trips * term, b.dtype)
 
-    def _held(self, magnitude: float, dtype: str) -> float:
+    def _clip(self, magnitude: float, dtype: str) -> float:
         if ir.is_float(dtype):
             if magnitude > 1 << DIGITS[dtype]:
                 raise Inexact
@@ -150,7 +150,7 @@ class Magnitudes:
         return abs(value)
 
     def expr(self, e: ir.Expr) -> float:
-        return self._held(self._value(e), e.dtype)
+        return self._clip(self._value(e), e.dtype)
 
     def _value(self, e: ir.Expr) -> float:
         if isinstance(e, ir.Const):

@@ -21,7 +21,7 @@ LONGEST = 0.2  # seconds for a round, on a busy machine
 REST = 1e-3  # seconds, after a disturbed call
 
 
-def measured_peak(target: Target, steps: int = 50_000, rounds: int = 3) -> float:
+def measure_peak(target: Target, steps: int = 50_000, rounds: int = 3) -> float:
     """GFLOPS in float32 on all cores of a target that this machine can run; the best of some rounds.
 
     On a machine so busy that the cores never run together, one core's, times their number.
@@ -98,7 +98,7 @@ def rate_of(
     for _ in range(rounds):
         undisturbed, deadline = 0, time.monotonic() + LONGEST
         while undisturbed < CALLS and time.monotonic() < deadline:
-            samples.append(sample := watch.timed(call))
+            samples.append(sample := watch.time(call))
             if sample.disturbed:
                 rest(threads, REST)
             else:

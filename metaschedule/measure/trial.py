@@ -75,7 +75,7 @@ class Trial:
         self._guarded, self._expected = arena.arrays[:second], arena.arrays[second:]
         self._written = arena.bytes[first:second]
         arena.protect(writable=range(first, second))
-        self._timed = aligned(inputs + self._outputs)
+        self._timed = allocate_aligned(inputs + self._outputs)
         self._input_count = first
         self._cold: list[int] = setup["cold"]
         self._cooler = Cooler(setup["cache"]) if self._cold else None
@@ -84,16 +84,16 @@ class Trial:
 
     def answer(self, header: Header, code: bytes) -> Frame:
         try:
-            times = self._measured(header, Built.unpack((header, code)).stages)
+            times = self._measure(header, Built.unpack((header, code)).stages)
         except (KernelError, Wrong) as error:  # a kernel failed, or its result is another
             return {"kind": "wrong result", "detail": one_line(str(error))}, b""
         return times.answer() if times else {"kind": "ok"}, b""
 
-    def _measured(self, header: Header, stages: Sequence[KernelStage]) -> Times | None:
+    def _measure(self, header: Header, stages: Sequence[KernelStage]) -> Times | None:
         """None of the reference, whose result the parent reads from the guarded outputs."""
         *preparation, stage = stages
         reference = "reference" in header
-        constants = self._prepared(preparation[0]) if preparation else {}
+        constants = self._prepare(preparation[0]) if preparation else {}
         threads = 1 if reference else self._threads
         exe = Executable(stage.kernel, code=stage.code, constants=constants, threads=threads)
         first = self._call(exe, stage, NAN)
@@ -109,7 +109,7 @@ class Trial:
         self._compare(self._guarded, header["tolerance"])
         return times
 
-    def _prepared(self, stage: KernelStage) -> dict[str, np.ndarray]:
+    def _prepare(self, stage: KernelStage) -> dict[str, np.ndarray]:
         """The constants that a stage makes of the workload's."""
         exe = Executable(stage.kernel, code=stage.code, threads=self._threads)
         results = exe(*[self._guarded[n] for n in stage.takes])
@@ -123,7 +123,7 @@ class Trial:
         for memory in self._written:
             memory.fill(garbage)
         exe.fill_workspace(garbage)
-        sample = self._watch.timed(partial(exe, *self._arguments(stage, self._guarded)))
+        sample = self._watch.time(partial(exe, *self._arguments(stage, self._guarded)))
         for spec, memory in zip(self._outputs, self._written, strict=True):
             if spec.strides is not None and (memory[between_elements(spec)] != garbage).any():
                 raise Wrong(f"memory between the elements of {spec.name} was overwritten")
@@ -157,7 +157,7 @@ class Trial:
         if not believed:
             return Times([sample.seconds for sample in samples], 1.0)
         if not self._cooler and min(kept) <= LONG:
-            repeats = exe.benchmark(*arguments, min_time=min_time / 2, watch=self._undisturbed).times
+            repeats = exe.benchmark(*arguments, min_time=min_time / 2, watch=self._time_undisturbed).times
             if len(repeats) >= ENOUGH:
                 kept = min(kept, list(repeats), key=typical)
         return Times(kept, disturbed)
@@ -172,7 +172,7 @@ class Trial:
         while count < FEWEST or (count < most and undisturbed < min_time / 2):
             if self._cooler:
                 self._cooler([a for n, a in enumerate(self._timed) if n not in self._cold])
-            samples.append(sample := self._watch.timed(call))
+            samples.append(sample := self._watch.time(call))
             spent += sample.seconds
             if sample.disturbed:
                 self._rest()
@@ -185,10 +185,10 @@ class Trial:
                 break
         return samples
 
-    def _undisturbed(self, repeat: Callable[[], list[float]]) -> list[float]:
+    def _time_undisturbed(self, repeat: Callable[[], list[float]]) -> list[float]:
         """What a repeat in a native loop took, if nothing came between."""
         times: list[float] = []
-        if self._watch.timed(lambda: times.extend(repeat())).disturbed:
+        if self._watch.time(lambda: times.extend(repeat())).disturbed:
             self._rest()
             return []
         return times
@@ -223,7 +223,7 @@ def between_elements(spec: ArgSpec) -> np.ndarray:
     return used == 0
 
 
-def aligned(specs: Sequence[ArgSpec]) -> list[np.ndarray]:
+def allocate_aligned(specs: Sequence[ArgSpec]) -> list[np.ndarray]:
     """Arrays at the start of cache lines, with a line in between so that not all begin alike in a page; on
     large pages, because a candidate should not win by where its arrays happen to lie."""
     memory = pages.zeros(sum(align(spec.nbytes) + align(1) for spec in specs) + align(1))

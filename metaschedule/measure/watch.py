@@ -61,17 +61,17 @@ class Watch:
             except OSError:  # it has ended meanwhile
                 pass
 
-    def timed(self, call: Callable[[], object]) -> Sample:
+    def time(self, call: Callable[[], object]) -> Sample:
         """One sample: of what `call` does."""
-        waited, ran = self._waited(), time.process_time()
+        waited, ran = self._waited_seconds(), time.process_time()
         begin = time.perf_counter()
         call()
         seconds = time.perf_counter() - begin
         ran = time.process_time() - ran
         idle = seconds - ran if seconds - ran > UNEASY else 0.0
-        return Sample(seconds, self._waited() - waited, idle)
+        return Sample(seconds, self._waited_seconds() - waited, idle)
 
-    def _waited(self) -> float:
+    def _waited_seconds(self) -> float:
         """Seconds for which threads could have run and did not, since they began."""
         if not self._accounts:
             return SWITCH * resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
@@ -79,4 +79,4 @@ class Watch:
             return sum(int(os.pread(file, 64, 0).split()[1]) for file in self._accounts.values()) / 1e9
         except ProcessLookupError:  # a thread has ended
             self.follow()
-            return self._waited()
+            return self._waited_seconds()

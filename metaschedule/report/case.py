@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import workloads
-from ..build import with_constants
+from ..build import declare_constants
 from ..ir import Program, numpy_dtype
 from ..runtime import ArgSpec
 from ..runtime.timing import random_arrays
@@ -31,7 +31,7 @@ class Case:
     @cached_property
     def program(self) -> Program:
         program = workloads.create(self.name, **self.config)
-        return with_constants(program, workloads.weights(self.name) if self.constant else ())
+        return declare_constants(program, workloads.weights(self.name) if self.constant else ())
 
     @cached_property
     def arrays(self) -> list[np.ndarray]:
@@ -75,7 +75,7 @@ def cases(names: Sequence[str], config: str = "0", constant: bool = False) -> li
             continue
         numbers = range(len(configurations)) if config == "all" else [number(config)]
         for n in numbers:
-            workloads.create(name, n, **(overrides := parsed(keywords)))  # refuses what is not there
+            workloads.create(name, n, **(overrides := parse_sizes(keywords)))  # refuses what is not there
             label = f"{name} {n}" if n and not overrides else text
             found.append(Case(label, name, configurations[n] | overrides, constant))
     return found
@@ -87,7 +87,7 @@ def number(config: str) -> int:
     return int(config)
 
 
-def parsed(keywords: str) -> dict[str, int]:
+def parse_sizes(keywords: str) -> dict[str, int]:
     """`n=64,k=32` as a dictionary."""
     pairs = [pair.partition("=") for pair in keywords.split(",") if pair]
     if wrong := [key for key, _, value in pairs if not value.isdigit()]:

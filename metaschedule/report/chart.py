@@ -28,7 +28,7 @@ def bar_chart(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
     top = HEAD + 16 * max(1, math.ceil(len(names) / LEGEND))
     bottom = top + sum(len(bars) * BAR + GAP for bars in groups.values())
 
-    def drawn() -> Iterator[str]:
+    def draw_parts() -> Iterator[str]:
         yield text(LABELS, 18, title, "start", "font-weight='bold'")
         for n, name in enumerate(names):
             row, column = divmod(n, LEGEND)
@@ -53,7 +53,7 @@ def bar_chart(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
 
     size = f"width='{LABELS + WIDTH + 30}' height='{bottom + 28}'"
     head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} font-family='sans-serif' font-size='12'>"
-    return "\n".join([head, "<rect width='100%' height='100%' fill='white'/>", *drawn(), "</svg>\n"])
+    return "\n".join([head, "<rect width='100%' height='100%' fill='white'/>", *draw_parts(), "</svg>\n"])
 
 
 def text(x: float, y: float, content: str, anchor: str, more: str = "") -> str:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from ..measure.compare import difference
 from ..measure.numerics import tolerance
-from ..measure.peak import measured_peak
+from ..measure.peak import measure_peak
 from ..runtime import ArgSpec
 from ..target import Target
 from .case import Case
-from .contestants import Contestant, ContestantError, Way
+from .contestants import Contestant, ContestantError, Variant
 from .timing import keep_freed_memory
 
 ROUNDS = 8
@@ -22,7 +22,7 @@ MEMORY_BOUND = 4.0  # operations per byte moved, below which the bandwidth says 
 
 class Time(NamedTuple):
     seconds: float
-    kind: str  # the fastest of a contestant's ways
+    kind: str  # the fastest of a contestant's variants
 
 
 @dataclass(frozen=True)
@@ -127,28 +127,28 @@ def compare_all(
 
 def compare(case: Case, contestants: Sequence[Contestant], target: Target, tuning: dict[str, float]) -> Row:
     """Measure one case, which all contestants have prepared."""
-    ways = [way for contestant in contestants for way in contestant.ways(case)]
-    check(case, ways)
-    best, peak = [float("inf")] * len(ways), 0.0
+    variants = [variant for contestant in contestants for variant in contestant.variants(case)]
+    check(case, variants)
+    best, peak = [float("inf")] * len(variants), 0.0
     for _ in range(ROUNDS):
-        peak = max(peak, measured_peak(target, rounds=1))
-        best = [min(before, way.seconds()) for before, way in zip(best, ways, strict=True)]
+        peak = max(peak, measure_peak(target, rounds=1))
+        best = [min(before, variant.seconds()) for before, variant in zip(best, variants, strict=True)]
     times: dict[bool, dict[str, Time]] = {False: {}, True: {}}
-    for seconds, way in sorted(zip(best, ways, strict=True), key=lambda pair: pair[0]):
-        times[way.native].setdefault(way.contestant, Time(seconds, way.kind))
+    for seconds, variant in sorted(zip(best, variants, strict=True), key=lambda pair: pair[0]):
+        times[variant.native].setdefault(variant.contestant, Time(seconds, variant.kind))
     order = [contestant.name for contestant in contestants]
     python, native = ({name: found[name] for name in order if name in found} for found in times.values())
     return Row(case, python, native, peak, tuning)
 
 
-def check(case: Case, ways: Sequence[Way]) -> None:
+def check(case: Case, variants: Sequence[Variant]) -> None:
     """All contestants must agree with us: a time of something else would mean nothing."""
     (output,) = case.program.outputs
     spec = ArgSpec(output.name, output.shape, output.dtype)
-    want = ways[0].output()
-    for way in ways[1:]:
-        if wrong := difference(spec, way.output(), want, tolerance(case.program)):
-            who = f"{way.contestant} ({way.kind})" if way.kind else way.contestant
+    want = variants[0].output()
+    for variant in variants[1:]:
+        if wrong := difference(spec, variant.output(), want, tolerance(case.program)):
+            who = f"{variant.contestant} ({variant.kind})" if variant.kind else variant.contestant
             raise ContestantError(f"{case.label}: {who} computes something else than we do: {wrong}")
 
 

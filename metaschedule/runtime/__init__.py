@@ -1,6 +1,6 @@
 """Compiled kernels: load, call, time, export."""
 
-from .compile import CompileError, assembly, compile_object, optimized_llvm
+from .compile import CompileError, assembly, compile_object, optimize_llvm
 from .elf import ObjectError
 from .executable import Executable, load
 from .failure import Failure, KernelAssertion, KernelDivisionError, KernelError, KernelIndexError
@@ -29,7 +29,7 @@ __all__ = [
     "get_num_threads",
     "load",
     "load_object",
-    "optimized_llvm",
+    "optimize_llvm",
     "random_arrays",
     "rest",
     "set_num_threads",

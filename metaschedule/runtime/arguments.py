@@ -108,14 +108,14 @@ def check_overlap(facts: Sequence[ArgumentFacts], labels: Sequence[Label]) -> No
         for j, other in enumerate(labels):
             if i == j or not other.spec.nbytes or (other.role == "output" and j > i):
                 continue
-            if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1] and meet(facts[i], facts[j]):
+            if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1] and share_elements(facts[i], facts[j]):
                 raise ValueError(
                     f"{output} overlaps {other} in memory: expected separate arrays; "
                     f"kernels do not work in place, pass a copy of one"
                 )
 
 
-def meet(a: ArgumentFacts, b: ArgumentFacts) -> bool:
+def share_elements(a: ArgumentFacts, b: ArgumentFacts) -> bool:
     """Whether two arrays whose memory begins before the other's ends have an element in common: neighbouring
     columns of one matrix have not."""
     if a.strides is None and b.strides is None:

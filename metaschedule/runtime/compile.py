@@ -47,21 +47,21 @@ class CompileError(RuntimeError):
 def compile_object(llvm_text: str, target: Target, opt: int = 3) -> bytes:
     """A relocatable object file (ELF on Linux) for `target`, which need not be this machine."""
     with _LOCK:
-        machine, module = optimized(llvm_text, target, opt)
+        machine, module = parse_and_optimize(llvm_text, target, opt)
         return machine.emit_object(module)
 
 
 def assembly(llvm_text: str, target: Target, opt: int = 3) -> str:
     """The assembly of the code that `compile_object` would emit."""
     with _LOCK:
-        machine, module = optimized(llvm_text, target, opt)
+        machine, module = parse_and_optimize(llvm_text, target, opt)
         return machine.emit_assembly(module)
 
 
-def optimized_llvm(llvm_text: str, target: Target, opt: int = 3) -> str:
+def optimize_llvm(llvm_text: str, target: Target, opt: int = 3) -> str:
     """The module's text after LLVM's optimiser."""
     with _LOCK:
-        _, module = optimized(llvm_text, target, opt)
+        _, module = parse_and_optimize(llvm_text, target, opt)
         return str(module)
 
 
@@ -70,7 +70,7 @@ def compile_hidden(llvm_text: str, target: Target, entry: str, name: str, opt: i
     in."""
     with _LOCK:
         machine = target_machine(target, opt)
-        module = parsed(llvm_text, machine, target)
+        module = parse_module(llvm_text, machine, target)
         module.get_function(entry).name = name
         for value in (*module.functions, *module.global_variables):
             if not value.is_declaration and value.linkage.name == "external":
@@ -79,17 +79,17 @@ def compile_hidden(llvm_text: str, target: Target, entry: str, name: str, opt: i
         return machine.emit_object(module)
 
 
-def optimized(llvm_text: str, target: Target, opt: int) -> tuple[Any, Any]:
+def parse_and_optimize(llvm_text: str, target: Target, opt: int) -> tuple[Any, Any]:
     """The target machine and the module after optimisation, of one parse."""
     if not 0 <= opt <= 3:
         raise ValueError(f"opt must be 0 to 3, got {opt}")
     machine = target_machine(target, opt)
-    module = parsed(llvm_text, machine, target)
+    module = parse_module(llvm_text, machine, target)
     optimize(module, machine, opt)
     return machine, module
 
 
-def parsed(llvm_text: str, machine: Any, target: Target) -> Any:
+def parse_module(llvm_text: str, machine: Any, target: Target) -> Any:
     """A verified module, or a CompileError that names the file with its text.
 
     The data layout must stand in the text: alignments that it leaves open are settled by the

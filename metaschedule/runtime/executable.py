@@ -21,12 +21,12 @@ from numpy import empty, ndarray
 
 from metaschedule.ir import dense_strides, numpy_dtype
 from metaschedule.target import missing_features
-from metaschedule.validation import Positive, Within, checked, convert, converter
+from metaschedule.validation import Positive, Within, check_arguments, convert, converter
 from metaschedule.validation import Threads as ThreadCount
 
 from . import pages, storage
 from .arguments import ArgumentFacts, Label, address_of, check_overlap, is_tensor
-from .compile import assembly, compile_object, optimized_llvm
+from .compile import assembly, compile_object, optimize_llvm
 from .export import export_library
 from .kernel import ArgSpec, Kernel
 from .layout import Runtime
@@ -58,7 +58,7 @@ class Executable:
         self.kernel = kernel
         self.script = script
         self.code = compile_object(kernel.llvm, kernel.target) if code is None else code
-        self.constants = copied_constants(kernel, constants or {})
+        self.constants = copy_constants(kernel, constants or {})
         missing = missing_features(kernel.target)
         self._why_not = (
             f"this executable is for {kernel.target}; this machine lacks {', '.join(missing)}"
@@ -148,7 +148,7 @@ class Executable:
             raise TypeError(self._count_message(count))
         if outcome:
             if type(outcome) is tuple:
-                raise self.kernel.failed(*outcome)
+                raise self.kernel.error_of(*outcome)
             self._call_slowly(args, outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -182,7 +182,7 @@ class Executable:
         facts = self._read(args[: self._input_count], outputs)
         outcome = self._native_pointers(*[f.address for f in facts])
         if outcome:
-            raise self.kernel.failed(*outcome)
+            raise self.kernel.error_of(*outcome)
 
     def _read(self, inputs: Any, outputs: Any) -> list[ArgumentFacts]:
         """The memory of checked call arguments."""
@@ -208,7 +208,7 @@ class Executable:
             f"got {count} argument(s){bound}"
         )
 
-    @checked
+    @check_arguments
     def bind(self, constants: Mapping[str, Any]) -> Executable:
         """The same code with more inputs bound to fixed values; this executable stays as it is."""
         again = sorted(set(constants) & set(self.constants))
@@ -223,7 +223,7 @@ class Executable:
             _loaded=self._loaded,
         )
 
-    @checked
+    @check_arguments
     def benchmark(
         self,
         *args: Any,
@@ -257,7 +257,7 @@ class Executable:
         try:
             return time_kernel(self._context, addresses, repeats, min_time, watch)
         except KernelStatus as error:
-            failure = self.kernel.failed(error.status, error.value)
+            failure = self.kernel.error_of(error.status, error.value)
             if args:
                 raise failure from None
             raise ValueError(
@@ -278,7 +278,7 @@ class Executable:
         elif need:
             raise MemoryError(f"no memory for a workspace of {need} bytes")
 
-    @checked
+    @check_arguments
     def save(self, path: str | PathLike[str]) -> None:
         """Write the compiled code and the bound constants to a file that `load` reads, in any
         process."""
@@ -287,7 +287,7 @@ class Executable:
             storage.Stored(self.kernel, self.code, self.constants, self.script, self.threads),
         )
 
-    @checked
+    @check_arguments
     def export_library(self, path: str | PathLike[str], *, name: str | None = None, cc: str = "cc") -> Path:
         """Write a shared library and, beside it, a C header `<name>.h`; neither needs Python.
 
@@ -297,7 +297,7 @@ class Executable:
         """
         return export_library(Path(path), self.kernel, self.constants, self.threads, name, cc)
 
-    @checked
+    @check_arguments
     def source(self, kind: str = "script") -> str:
         """The program's text: "script", "llvm" as generated, "llvm-optimized", or "asm"."""
         kernel = self.kernel
@@ -308,7 +308,7 @@ class Executable:
         if kind == "llvm":
             return kernel.llvm
         if kind == "llvm-optimized":
-            return optimized_llvm(kernel.llvm, kernel.target)
+            return optimize_llvm(kernel.llvm, kernel.target)
         if kind == "asm":
             return assembly(kernel.llvm, kernel.target)
         raise ValueError(f"source: unknown kind {kind!r}; known: script, llvm, llvm-optimized, asm")
@@ -320,7 +320,7 @@ class Executable:
         return f"<Executable {self.name}({specs(self.inputs)}) -> {specs(self.outputs)}>"
 
 
-def copied_constants(kernel: Kernel, constants: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def copy_constants(kernel: Kernel, constants: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Constants by name, copied into arrays of our own, in the kernel's order."""
     specs = {spec.name: spec for spec in kernel.inputs}
     unknown = sorted(set(constants) - set(specs))
@@ -339,7 +339,7 @@ def copied_constants(kernel: Kernel, constants: Mapping[str, Any]) -> dict[str, 
     return copies
 
 
-@checked
+@check_arguments
 def load(path: str | PathLike[str]) -> Executable:
     """The executable that `Executable.save` wrote, if its code can run on this machine."""
     stored = storage.read(path)

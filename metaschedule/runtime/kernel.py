@@ -173,7 +173,7 @@ class Kernel:
         """Size of the workspace of one call with `threads` threads."""
         return align(self.shared_bytes) + threads * align(self.private_bytes)
 
-    def failed(self, status: int, value: int) -> Exception:
+    def error_of(self, status: int, value: int) -> Exception:
         """What it means that a call returned this status, and left this value."""
         if 0 < status <= len(self.failures):
             return self.failures[status - 1].exception(self.entry, value)

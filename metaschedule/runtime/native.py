@@ -102,7 +102,7 @@ class Native:
             name: MethodDef(name.encode(), ctypes.cast(library[name], pointer), METH_FASTCALL, None)
             for name in METHODS
         }
-        if arrays_as_expected():
+        if has_known_array_layout():
             PROCESS.array_type = id(np.ndarray)
 
     def function(self, name: str, context: Context | Steps) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def native_module() -> Native:
     return Native()
 
 
-def arrays_as_expected() -> bool:
+def has_known_array_layout() -> bool:
     """Whether NumPy's array objects have the layout that the native caller reads.
 
     It is part of NumPy's ABI; should a build differ, calls take the slow path and stay right.

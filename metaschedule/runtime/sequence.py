@@ -59,11 +59,11 @@ class Sequence:
             THREADS.refresh()
         outcome = self._run(threads, *bases)
         if outcome:
-            raise self._failed(outcome)
+            raise self._error_of(outcome)
 
-    def _failed(self, outcome: int | tuple[int, int]) -> Exception:
+    def _error_of(self, outcome: int | tuple[int, int]) -> Exception:
         if not isinstance(outcome, tuple):
             return TypeError(f"a call gives {self._steps.bases} addresses after the number of threads")
         status, value = outcome
         kernel = self.calls[status >> 32].executable.kernel
-        return kernel.failed(status & 0xFFFFFFFF, value)
+        return kernel.error_of(status & 0xFFFFFFFF, value)

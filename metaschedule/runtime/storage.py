@@ -58,12 +58,12 @@ def write(path: str | os.PathLike[str], stored: Stored) -> None:
     ).encode()
     body = b"".join((header, *blobs.values()))
     head = HEAD.pack(MAGIC, VERSION, len(header), digest(body))
-    with written_whole(path) as file:
+    with write_atomically(path) as file:
         file.write(head + body)
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file that replaces the one at `path` once all is written, and not if that fails."""
     destination = Path(path)
     if not destination.name:  # "" and "."

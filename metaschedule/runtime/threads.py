@@ -23,7 +23,7 @@ from pathlib import Path
 
 from metaschedule.target import native
 from metaschedule.validation import Threads as ThreadCount
-from metaschedule.validation import checked
+from metaschedule.validation import check_arguments
 
 from .native import PROCESS
 
@@ -44,7 +44,7 @@ class Threads:
 
     def refresh(self) -> None:
         """Find the pool to use. Cheap, and called before every parallel kernel until `settled`."""
-        if self.forked and (stale := mapped_library("libgomp")) is not None:
+        if self.forked and (stale := find_mapped_library("libgomp")) is not None:
             self.settled = True
             if not self._adopt("copy", stale, copied=True):
                 self._do_without("no copy of OpenMP could be loaded after a fork: kernels run on one thread")
@@ -82,7 +82,7 @@ class Threads:
         if path is None:
             return False
         try:
-            library = copied_library(path) if copied else ctypes.CDLL(path)
+            library = load_copy(path) if copied else ctypes.CDLL(path)
             addresses = [ctypes.cast(getattr(library, f), ctypes.c_void_p).value for f in FUNCTIONS]
         except (OSError, AttributeError):
             return False
@@ -94,18 +94,18 @@ class Threads:
 
 def candidates() -> Iterator[tuple[str, str | None]]:
     """Pools to consider where torch is not imported, best first."""
-    yield "loaded", mapped_library("libgomp")
-    yield "xgboost", bundled_with("xgboost")
+    yield "loaded", find_mapped_library("libgomp")
+    yield "xgboost", find_bundled("xgboost")
     yield "system", "libgomp.so.1"
 
 
 def torch_library() -> str | None:
     """The library torch's operators live in; looking a symbol up there finds the OpenMP they
     use."""
-    return mapped_library("libtorch_cpu.") or mapped_library("libtorch.")
+    return find_mapped_library("libtorch_cpu.") or find_mapped_library("libtorch.")
 
 
-def mapped_library(prefix: str) -> str | None:
+def find_mapped_library(prefix: str) -> str | None:
     """Path of a shared library in this process whose file name begins with `prefix`."""
     try:
         maps = Path("/proc/self/maps").read_text()
@@ -118,7 +118,7 @@ def mapped_library(prefix: str) -> str | None:
     return None
 
 
-def copied_library(path: str) -> ctypes.CDLL:
+def load_copy(path: str) -> ctypes.CDLL:
     """A library once more, with variables of its own: the system tells them by their file."""
     file = os.memfd_create(Path(path).name)
     try:
@@ -129,7 +129,7 @@ def copied_library(path: str) -> ctypes.CDLL:
         os.close(file)
 
 
-def bundled_with(package: str) -> str | None:
+def find_bundled(package: str) -> str | None:
     """The libgomp that a wheel brought along, in the directory `<package>*.libs` beside the
     package."""
     try:
@@ -159,7 +159,7 @@ def rest(threads: int, seconds: float) -> None:
     parallel(PROCESS.gomp_parallel)(sleep, round(1e6 * seconds), threads, 0)
 
 
-@checked
+@check_arguments
 def set_num_threads(n: ThreadCount) -> None:
     """How many threads kernels use from now on, unless an executable says otherwise."""
     PROCESS.default_threads = n

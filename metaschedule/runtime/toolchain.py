@@ -66,7 +66,7 @@ def load_library(name: str, sources: Sequence[Path], headers: Mapping[str, str])
 def cache_directories() -> Iterator[Path]:
     """Where to keep libraries, best first; each exists when it is given."""
     try:
-        chosen = chosen_directory()
+        chosen = cache_directory()
         chosen.mkdir(parents=True, exist_ok=True)
         yield chosen
     except (OSError, RuntimeError):  # the latter where there is no home
@@ -81,7 +81,7 @@ def cache_directories() -> Iterator[Path]:
     yield Path(tempfile.mkdtemp(prefix="metaschedule-"))
 
 
-def chosen_directory() -> Path:
+def cache_directory() -> Path:
     if directory := os.environ.get("METASCHEDULE_CACHE"):
         return Path(directory)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "metaschedule")

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScheduleError
-from ..validation import shown
-from .primitive.base import Handle, LoopRV, Primitive, mapped, primitive
+from ..validation import describe_value
+from .primitive.base import Handle, LoopRV, Primitive, map_handles, primitive
 from .state import State
 
 Decision = Any  # plain data: a number or a list of numbers, in what users add also strings, bools and None
@@ -42,7 +42,7 @@ def as_decision(value: Any, depth: int = 0) -> Decision:
     if isinstance(value, (tuple, list)) and depth < MOST_NESTED:
         return [as_decision(v, depth + 1) for v in value]
     if value is not None and type(value) not in (bool, int, float, str):
-        raise TypeError(f"decision must be a number or a list of numbers, got {shown(value)}")
+        raise TypeError(f"decision must be a number or a list of numbers, got {describe_value(value)}")
     return value
 
 
@@ -62,7 +62,7 @@ class Distribution(Primitive):
                 raise ScheduleError("the extent of the loop is not a constant", marks={s.loop(h).var: "here"})
             return extent
 
-        concrete: Any = type(self)(*[mapped(v, value) for v in self.operands()])
+        concrete: Any = type(self)(*[map_handles(v, value) for v in self.operands()])
         if why := concrete.problem():
             raise ScheduleError(why)
         return concrete
@@ -93,7 +93,7 @@ class Distribution(Primitive):
         options = [n for n in (at - 1, at + 1) if 0 <= n < len(support)]
         return support[rng.choice(options)] if options else decision
 
-    def repaired(self, decision: Decision, rng: random.Random) -> Decision:
+    def repair(self, decision: Decision, rng: random.Random) -> Decision:
         """A decision in the place of one that was valid for other operands; close to it if that is easy."""
         return self.draw(rng)
 
@@ -366,7 +366,7 @@ class Tile(Distribution):
             and self.fits(decision[1:])
         )
 
-    def repaired(self, decision: list[int], rng: random.Random) -> list[int]:
+    def repair(self, decision: list[int], rng: random.Random) -> list[int]:
         """The same inner factors, or the largest that fit, around which the outermost covers the rest."""
         inner = list(decision[1:]) if len(decision) == self.n else []
         while inner and max(inner) > 1:

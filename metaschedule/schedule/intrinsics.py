@@ -30,8 +30,8 @@ from ..arith import Domain, access_region, contains, union
 from ..codegen.lower.flatten import flatten
 from ..errors import ScheduleError
 from ..interpreter import interpret
-from ..validation import checked
-from .instruction import describe_instruction
+from ..validation import check_arguments
+from .instruction_semantics import describe_instruction
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class Intrinsic:
 INTRINSICS: dict[str, Intrinsic] = {}
 
 
-@checked
+@check_arguments
 def register_intrinsic(
     name: str,
     description: ir.Program,

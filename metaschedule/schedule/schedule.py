@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import ir
 from ..errors import ScheduleError
-from ..validation import Randomness, checked, random_numbers
+from ..validation import Randomness, check_arguments, random_numbers
 from ..verifier import check_depth
 from .distribution import Decision, Distribution, as_decision
 from .library.steps import LibrarySteps
@@ -58,7 +58,7 @@ class Schedule(
     >>> sch.reorder(i0, k, i1)
     """
 
-    @checked
+    @check_arguments
     def __init__(self, program: ir.Program, seed: Randomness = 0) -> None:
         check_depth(program)
         self.state = State(program)
@@ -92,7 +92,7 @@ class Schedule(
         new._handles = self._handles
         return new
 
-    @checked
+    @check_arguments
     def get(self, handle: Handle) -> Any:
         """What a handle stands for: a `For`, a `Block` or a number."""
         if isinstance(handle, LoopRV):
@@ -106,10 +106,10 @@ class Schedule(
 
         Console().print(Syntax(str(self.program), "python", theme="ansi_light", word_wrap=True))
 
-    @checked
+    @check_arguments
     def can(self, primitive: Primitive) -> bool:
         """Whether a step would be legal."""
-        primitive = primitive.checked()
+        primitive = primitive.check_operands()
         try:
             primitive.check(self.state)
         except ScheduleError:
@@ -118,23 +118,23 @@ class Schedule(
 
     # --- running ---
 
-    @checked
+    @check_arguments
     def run(self, primitive: Primitive) -> tuple[Any, ...]:
         """Check a primitive, carry it out, record it; gives the handles of its results."""
         if isinstance(primitive, Distribution):
             return self.sample(primitive)
-        primitive = primitive.checked()
-        return self._record(primitive, self._carried_out(primitive), None)
+        primitive = primitive.check_operands()
+        return self._record(primitive, self._carry_out(primitive), None)
 
-    @checked
+    @check_arguments
     def sample(self, distribution: Distribution, decision: Decision = None) -> tuple[Any, ...]:
         """Draw from a distribution, or take a decision; gives the handles of the numbers."""
-        distribution, decision = distribution.checked(), as_decision(decision)
+        distribution, decision = distribution.check_operands(), as_decision(decision)
 
         def choose(site: Distribution) -> Decision:
             return site.draw(self.rng) if decision is None else decision
 
-        return self._record(distribution, *self._drawn(distribution, choose))
+        return self._record(distribution, *self._draw(distribution, choose))
 
     @contextmanager
     def transaction(self, call: str) -> Iterator[None]:
@@ -147,7 +147,7 @@ class Schedule(
             self.state, self._handles = before.state, before._handles
             self._instructions = before._instructions
             if not error.call:
-                self._attached(error, call)
+                self._attach(error, call)
             raise
 
     def repeat(self, n: int, step: Instruction, choose: Choose) -> None:
@@ -155,10 +155,10 @@ class Schedule(
         primitive = step.primitive
         if isinstance(primitive, Distribution):
             old = step.decision
-            results, decision = self._drawn(primitive, lambda site: choose(n, site, old))
+            results, decision = self._draw(primitive, lambda site: choose(n, site, old))
             step = Instruction(primitive, step.outputs, decision)
         else:
-            results = self._carried_out(primitive)
+            results = self._carry_out(primitive)
         if len(results) != len(step.outputs):
             raise ScheduleError(
                 f"{primitive.op}, instruction {n}: {len(results)} results, not {len(step.outputs)}",
@@ -175,16 +175,16 @@ class Schedule(
             self._handles += len(results)
         self._instructions.append(step)
 
-    def _carried_out(self, primitive: Primitive) -> tuple[Any, ...]:
+    def _carry_out(self, primitive: Primitive) -> tuple[Any, ...]:
         try:
             plan = primitive.check(self.state)
         except ScheduleError as error:
-            raise self._attached(error, repr(primitive)) from None
+            raise self._attach(error, repr(primitive)) from None
         if not primitive.is_query:
             self.state.printed = None
         return primitive.apply(self.state, plan)
 
-    def _drawn(
+    def _draw(
         self, distribution: Distribution, choose: Callable[[Distribution], Decision]
     ) -> tuple[tuple[Any, ...], Decision]:
         try:
@@ -193,10 +193,10 @@ class Schedule(
             if not concrete.valid(decision):
                 raise ScheduleError(f"{decision!r} is no decision of {concrete!r}")
         except ScheduleError as error:
-            raise self._attached(error, repr(distribution)) from None
+            raise self._attach(error, repr(distribution)) from None
         return concrete.outcome(self.state, decision), decision
 
-    def _attached(self, error: ScheduleError, call: str) -> ScheduleError:
+    def _attach(self, error: ScheduleError, call: str) -> ScheduleError:
         state = self.state.fork()
 
         def locate() -> tuple[ir.Program, dict[Any, Any]]:

@@ -12,7 +12,7 @@ digit of the fused loop). `resolve` puts definitions in; `program` does so for t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -26,9 +26,8 @@ from ..arith import Domain, simplify
 from ..errors import ScheduleError
 
 Loops = tuple[tuple[ir.Var, ir.Expr], ...]
-LoopDigit = tuple[
-    ir.Var, ir.Expr, int, int
-]  # a loop, a digit of it, a factor, the number of values of the digit
+# A loop, a digit of it, a factor, the number of values of the digit.
+LoopDigit = tuple[ir.Var, ir.Expr, int, int]
 
 
 class State:
@@ -80,19 +79,19 @@ class State:
         """Enter a statement with everything below it; gives its key."""
         if isinstance(s, ir.For):
             key: Key = s.var
-            self.nodes[key] = ir.changed(s, body=())
+            self.nodes[key] = ir.replace_fields(s, body=())
             self.extents[s.var] = s.extent
             self.put(key, s.body)
         elif isinstance(s, ir.Block):
             key = self.fresh_block_name(s.name)
             nested = has_blocks(s.body)
-            self.nodes[key] = ir.changed(s, name=key, body=() if nested else s.body)
+            self.nodes[key] = ir.replace_fields(s, name=key, body=() if nested else s.body)
             self.put(key, s.body if nested else ())
         else:
             self.counter += 1
             key = self.counter
             within = isinstance(s, ir.If) and not s.orelse and has_blocks(s.then)
-            self.nodes[key] = ir.changed(s, then=()) if isinstance(s, ir.If) and within else s
+            self.nodes[key] = ir.replace_fields(s, then=()) if isinstance(s, ir.If) and within else s
             self.put(key, s.then if isinstance(s, ir.If) and within else ())
         return key
 
@@ -100,7 +99,7 @@ class State:
         """A variable that is new here; replays of one program share those that they make in the same order,
         and so what is known of expressions over them."""
         self.counter += 1
-        return numbered(self.original, self.counter, name)
+        return numbered_variable(self.original, self.counter, name)
 
     def fresh_block_name(self, name: str) -> str:
         base, count = name or "block", 0
@@ -118,7 +117,7 @@ class State:
                 body = self.build(ROOT, _Resolve(self), ())
             except RecursionError:
                 raise ScheduleError("loops are nested, or split and fused again, too deeply") from None
-            self.printed = ir.changed(self.original, body=body, allocs=self.allocs)
+            self.printed = ir.replace_fields(self.original, body=body, allocs=self.allocs)
         return self.printed
 
     def build(self, key: Key, resolve: _Resolve, loops: Loops) -> ir.Body:
@@ -127,14 +126,14 @@ class State:
         for child in self.children[key]:
             node = self.nodes[child]
             if isinstance(node, ir.For):
-                extent = resolve.simplified(node.extent, loops)
+                extent = resolve.simplify(node.extent, loops)
                 body = self.build(child, resolve, (*loops, (node.var, extent)))
                 out.append(ir.For(node.var, extent, body, node.kind, node.annotations))
                 continue
             new: Any = resolve.outside(node, loops) if isinstance(node, ir.Block) else resolve.stmt(node)
             if self.children[child]:
                 below = self.build(child, resolve, () if isinstance(new, ir.Block) else loops)
-                new = ir.changed(new, **{"body" if isinstance(new, ir.Block) else "then": below})
+                new = ir.replace_fields(new, **{"body" if isinstance(new, ir.Block) else "then": below})
             out.append(new)
         return tuple(out)
 
@@ -150,7 +149,7 @@ class State:
         if known is None:
             return None
         if isinstance(known, Split):
-            if (whole := self.fused_again(known)) is not None:
+            if (whole := self.find_fused_whole(known)) is not None:
                 return whole
             value: ir.Expr = ir.const(0)
             for digit in known.digits:
@@ -162,7 +161,7 @@ class State:
         value = known.whole // stride
         return value % self.extents[known.digits[known.index]] if known.index else value
 
-    def fused_again(self, split: Split) -> ir.Var | None:
+    def find_fused_whole(self, split: Split) -> ir.Var | None:
         """The loop that all digits of a number were fused to, which is that number: f // 4 * 4 + f % 4."""
         part = self.definitions.get(split.digits[0])
         if type(part) is not FusedDigit or len(part.digits) != len(split.digits):
@@ -320,13 +319,17 @@ class State:
         for child in self.children[key]:
             self.parent[child] = key
 
-    def replace(self, old: Key, new: Iterable[Key]) -> None:
-        """Put other nodes in the place of one, which is forgotten."""
-        parent = self.parent[old]
+    def put_at(self, place: Key, keys: Sequence[Key]) -> None:
+        """Put nodes where one is, which may be among them."""
+        parent = self.parent[place]
         siblings: list[Key] = []
         for child in self.children[parent]:
-            siblings += list(new) if child is old else [child]
+            siblings += keys if child is place else [child]
         self.set_children(parent, siblings)
+
+    def replace(self, old: Key, new: Iterable[Key]) -> None:
+        """Put other nodes in the place of one, which is forgotten."""
+        self.put_at(old, list(new))
         self.forget(old)
 
     def forget(self, key: Key) -> None:
@@ -345,7 +348,7 @@ class State:
 
     def update(self, key: Key, **fields: Any) -> None:
         """Replace fields of a record."""
-        self.nodes[key] = ir.changed(self.nodes[key], **fields)
+        self.nodes[key] = ir.replace_fields(self.nodes[key], **fields)
 
     def guard(self, key: Key, cond: ir.Expr) -> None:
         """Let everything below a loop run only where `cond` holds."""
@@ -383,14 +386,14 @@ class _Resolve(ir.Substitute):
         """A block with what stands outside of its body put in. A body that speaks of iterators only stays."""
         if not is_closed(block.iters, block.init, block.body):
             block = cast(ir.Block, self.stmt(block))
-        tests = [self.simplified(test, loops) for test in block.predicate if not self.holds(test)]
-        return ir.changed(
+        tests = [self.simplify(test, loops) for test in block.predicate if not self.holds(test)]
+        return ir.replace_fields(
             block,
-            bindings=tuple([self.simplified(b, loops) for b in block.bindings]),
+            bindings=tuple([self.simplify(b, loops) for b in block.bindings]),
             predicate=tuple([t for t in tests if not (isinstance(t, ir.Const) and t.value)]),
         )
 
-    def simplified(self, e: ir.Expr, loops: Loops) -> ir.Expr:
+    def simplify(self, e: ir.Expr, loops: Loops) -> ir.Expr:
         """An expression in terms of the loops that exist, as `simplify` gives it."""
         if type(e) is ir.Const:
             return e
@@ -429,10 +432,15 @@ class _Resolve(ir.Substitute):
 
     def digits_of(self, var: ir.Var) -> tuple[LoopDigit, ...] | None:
         if var not in self.sums:
-            self.sums[var] = self.worked_out(var)
+            self.sums[var] = self.work_out(var)
         return self.sums[var]
 
-    def worked_out(self, var: ir.Var) -> tuple[LoopDigit, ...] | None:
+    def work_out(self, var: ir.Var) -> tuple[LoopDigit, ...] | None:
+        """A variable as a sum of (loop, digit of it, factor, number of values); None if it is none.
+
+        i split into i_0 of 4 and i_1 of 8: (i_0, i_0, 8, 4) + (i_1, i_1, 1, 8)
+        j of 8, fused with i of 4 to f: (f, f % 8, 1, 8), and i is (f, f // 8, 1, 4)
+        """
         s = self.state
         known, extent = s.definitions.get(var), s.fixed_extent(var)
         if known is None:
@@ -468,7 +476,7 @@ class _Resolve(ir.Substitute):
 
 
 @lru_cache(maxsize=16384)
-def numbered(program: ir.Program, number: int, name: str) -> ir.Var:
+def numbered_variable(program: ir.Program, number: int, name: str) -> ir.Var:
     return ir.Var(name)
 
 

@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Program, structural_hash
-from ..validation import Mismatch, Randomness, checked, converters, random_numbers, shown
+from ..validation import Mismatch, Randomness, check_arguments, converters, describe_value, random_numbers
 from .distribution import Decision, Distribution, as_decision
-from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive, mapped
+from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive, map_handles
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -97,15 +97,15 @@ class Trace:
         """By position of the sampling instruction."""
         return {n: i.decision for n, i in enumerate(self.instructions) if i.is_sampling}
 
-    @checked
+    @check_arguments
     def with_decisions(self, decisions: Mapping[int, Decision]) -> Trace:
         """The same instructions with some decisions replaced."""
         new = list(self.instructions)
-        for n, decision in self._checked_decisions(decisions).items():
+        for n, decision in self._check_decisions(decisions).items():
             new[n] = Instruction(new[n].primitive, new[n].outputs, decision)
         return Trace(tuple(new), self.program, self._workload)
 
-    def _checked_decisions(self, decisions: Mapping[int, Decision]) -> dict[int, Decision]:
+    def _check_decisions(self, decisions: Mapping[int, Decision]) -> dict[int, Decision]:
         for n in decisions:
             if not 0 <= n < len(self.instructions) or not self.instructions[n].is_sampling:
                 raise ValueError(
@@ -113,7 +113,7 @@ class Trace:
                 )
         return {n: as_decision(decision) for n, decision in decisions.items()}
 
-    @checked
+    @check_arguments
     def apply(
         self,
         program: Program,
@@ -125,7 +125,7 @@ class Trace:
         they stay. With `rng` and `moved`, the decisions at these positions become neighbours of what they
         are, those that this makes invalid become something close, and the others stay. Raises
         `ScheduleError` where a step is illegal or a decision invalid on this program."""
-        known = self._checked_decisions(decisions) if decisions else {}
+        known = self._check_decisions(decisions) if decisions else {}
         drawn = None if rng is None else random_numbers(rng)
 
         def choose(n: int, site: Distribution, old: Decision) -> Decision:
@@ -137,7 +137,7 @@ class Trace:
                 return site.draw(drawn)
             if n in moved and site.valid(old):
                 return site.neighbour(old, drawn)
-            return old if site.valid(old) else site.repaired(old, drawn)
+            return old if site.valid(old) else site.repair(old, drawn)
 
         return self.replay(program, choose)
 
@@ -160,10 +160,10 @@ class Trace:
             if pure and not any(h in used for h in i.outputs):
                 continue
             kept.append(i)
-            mapped(i.primitive.operands(), used.add)
+            map_handles(i.primitive.operands(), used.add)
         return Trace(tuple(reversed(kept)), self.program, self._workload)
 
-    @checked
+    @check_arguments
     def steps(self, program: Program | None = None) -> Iterator[Step]:
         """What each instruction did, by replaying on `program` (default: the one the trace was made on)."""
         program = program or self.program
@@ -203,7 +203,7 @@ class Trace:
         if p.op in ("fuse", "reorder", "merge"):  # their loops are given one by one
             args = [names[h] for h in p.operands()[0]]
         else:
-            args = [f"{name}={text(value, names)}" for name, value in p.given().items()]
+            args = [f"{name}={text(value, names)}" for name, value in p.given_operands().items()]
         if p.op == "get_block":
             args = [text(p.operands()[0], names)]
         if not i.is_sampling:
@@ -230,7 +230,7 @@ class Trace:
         names = self.names()
         rows: list[list[Any]] = []
         for i in self.instructions:
-            fields = {n: encoded(v, names) for n, v in i.primitive.given().items()}
+            fields = {n: encode_operand(v, names) for n, v in i.primitive.given_operands().items()}
             row = [i.primitive.op, fields, [names[h] for h in i.outputs]]
             rows.append([*row, i.decision] if i.is_sampling else row)
         return {"version": VERSION, "workload": self.workload, "instructions": rows}
@@ -242,7 +242,7 @@ class Trace:
     def from_json(source: str) -> Trace:
         """The trace that `to_json` wrote. Executes nothing; refuses what is malformed with `TraceError`."""
         if not isinstance(source, str):
-            raise TraceError(f"source must be the JSON text of a trace, got {shown(source)}")
+            raise TraceError(f"source must be the JSON text of a trace, got {describe_value(source)}")
         if len(source) > MOST_CHARACTERS:
             raise TraceError(f"{len(source)} characters: a trace has at most {MOST_CHARACTERS}")
         try:
@@ -303,25 +303,27 @@ def text(value: Any, names: Mapping[Handle, str]) -> str:
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-def encoded(value: Any, names: Mapping[Handle, str]) -> Any:
+def encode_operand(value: Any, names: Mapping[Handle, str]) -> Any:
     """An operand as plain data: a handle is {"rv": name}."""
     if isinstance(value, Handle):
         return {"rv": names[value]}
     if isinstance(value, (tuple, list)):
-        return [encoded(v, names) for v in value]
+        return [encode_operand(v, names) for v in value]
     return value
 
 
-def decoded(value: Any, known: Mapping[str, Handle], where: str, depth: int = 0) -> Any:
+def decode_operand(value: Any, known: Mapping[str, Handle], where: str, depth: int = 0) -> Any:
     if isinstance(value, dict):
         handle = known.get(value["rv"]) if set(value) == {"rv"} and isinstance(value["rv"], str) else None
         if handle is None:
-            raise TraceError(f"{where}: {shown(value)} is no handle that an earlier instruction gave")
+            raise TraceError(
+                f"{where}: {describe_value(value)} is no handle that an earlier instruction gave"
+            )
         return handle
     if isinstance(value, list):
         if depth == MOST_NESTED:
             raise TraceError(f"{where}: lists are nested more than {MOST_NESTED} deep")
-        return tuple([decoded(v, known, where, depth + 1) for v in value])
+        return tuple([decode_operand(v, known, where, depth + 1) for v in value])
     return value
 
 
@@ -331,10 +333,10 @@ def decode(n: int, row: Any, known: dict[str, Handle]) -> Instruction:
         raise TraceError(f"{where}: expected [name, operands, results] and a decision if it samples")
     cls = REGISTRY.get(row[0])
     if cls is None:
-        raise TraceError(f"{where}: unknown instruction {shown(row[0])}")
+        raise TraceError(f"{where}: unknown instruction {describe_value(row[0])}")
     needed = set(cls.names) - set(cls.defaults)
     if isinstance(row[1], dict) and needed <= set(row[1]) <= set(cls.names) and isinstance(row[2], list):
-        fields = {name: decoded(value, known, where) for name, value in row[1].items()}
+        fields = {name: decode_operand(value, known, where) for name, value in row[1].items()}
     else:
         raise TraceError(f"{where}: {row[0]} takes {', '.join(cls.names)}, and a list of results")
     for name, value in fields.items():
@@ -348,7 +350,7 @@ def decode(n: int, row: Any, known: dict[str, Handle]) -> Instruction:
     for name in row[2]:
         found = HANDLE.fullmatch(name) if isinstance(name, str) else None
         if found is None or name in known:
-            raise TraceError(f"{where}: {shown(name)} is not a new handle")
+            raise TraceError(f"{where}: {describe_value(name)} is not a new handle")
         known[name] = HANDLES[found[1]](int(found[2]))
         outputs.append(known[name])
     try:

@@ -62,9 +62,9 @@ class Data:
 
     # --- names ---
 
-    def captured(self, node: ast.Name) -> Captured:
+    def capture(self, node: ast.Name) -> Captured:
         if node.id not in self.outside:
-            raise self.undefined(node)
+            raise self.undefined_error(node)
         value = self.outside[node.id]
         if isinstance(value, (bool, int, float, str, tuple)) and not isinstance(value, np.generic):
             return Captured(value)
@@ -74,7 +74,7 @@ class Data:
             node,
         )
 
-    def undefined(self, node: ast.Name) -> ScriptError:
+    def undefined_error(self, node: ast.Name) -> ScriptError:
         name = node.id
         if name in self.ended:
             return self.error(f"{name} is not defined here: its loop or block has ended", node)
@@ -85,10 +85,10 @@ class Data:
     def is_outside(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id not in self.names
 
-    def captured_item(self, node: ast.Subscript) -> Captured:
+    def capture_item(self, node: ast.Subscript) -> Captured:
         """An element of a tuple from outside."""
         assert isinstance(node.value, ast.Name)
-        base, at = self.captured(node.value).value, self.static(node.slice)
+        base, at = self.capture(node.value).value, self.static(node.slice)
         if not isinstance(base, tuple):
             raise self.error(f"{node.value.id} is {base!r} and has no elements", node)
         return Captured(self.source.build(node, operator.getitem, base, at))
@@ -155,9 +155,9 @@ class Data:
             if type(left) in (int, float) and type(right) in (int, float):
                 return self.fold(node, BINARY[type(node.op)], left, right)
         elif isinstance(node, ast.Name) and node.id not in self.names:
-            return self.captured(node).value
+            return self.capture(node).value
         elif isinstance(node, ast.Subscript) and self.is_outside(node.value):
-            return self.captured_item(node).value
+            return self.capture_item(node).value
         elif isinstance(node, ast.Call) and (word := self.word(node.func)) in ir.DTYPES:
             return self.element(self.arguments(node, str(word))["value"], str(word))
         raise self.error("expected plain data: numbers, strings, tuples or dictionaries", node)

@@ -31,9 +31,9 @@ class Expressions(Data):
 
     def expr(self, node: ast.expr, partner: str | None = None) -> ir.Expr:
         """An expression; a bare number takes the dtype it takes beside `partner`."""
-        return self.typed(node, self.value(node), partner)
+        return self.convert(node, self.value(node), partner)
 
-    def typed(self, node: ast.expr, value: Value, partner: str | None = None) -> ir.Expr:
+    def convert(self, node: ast.expr, value: Value, partner: str | None = None) -> ir.Expr:
         return self.source.build(node, ir.as_expr, plain(value), partner)
 
     def condition(self, node: ast.expr) -> ir.Expr:
@@ -56,7 +56,7 @@ class Expressions(Data):
             return found
         if found is not None:
             raise self.error(f"{node.id} is a number and has no elements", node)
-        raise self.undefined(node)
+        raise self.undefined_error(node)
 
     def indices(self, buffer: ir.Buffer, node: ast.Subscript) -> tuple[ir.Expr, ...]:
         for part in parts(node):
@@ -95,14 +95,14 @@ class Expressions(Data):
             )
         if found is not None:
             return found
-        captured = self.captured(node)
+        captured = self.capture(node)
         if isinstance(captured.value, (bool, int, float)):
             return captured
         raise self.error(f"{node.id} is {captured.value!r}, which is not a number", node)
 
     def subscript(self, node: ast.Subscript) -> Value:
         if self.is_outside(node.value):
-            return self.captured_item(node)
+            return self.capture_item(node)
         if isinstance(node.value, ast.Subscript):
             raise self.error("write all indices in one pair of brackets, as in A[i, j]", node)
         buffer = self.buffer(node.value)
@@ -135,7 +135,7 @@ class Expressions(Data):
         if isinstance(node.op, ast.USub) and type(number) in (int, float):
             return Captured(-number) if isinstance(a, Captured) else -number  # pyright: ignore[reportOperatorIssue]
         op = {ast.USub: "-", ast.Invert: "~", ast.Not: "not"}[type(node.op)]
-        e = self.typed(node.operand, a)
+        e = self.convert(node.operand, a)
         if op == "~" and e.dtype == "bool":
             raise self.error("`~` on a condition: write `not`", node)
         return self.negation(node, op, e)

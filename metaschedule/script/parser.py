@@ -87,7 +87,7 @@ class Parser(Declarations):
         if isinstance(node, ast.Assign):
             return self.assignment(node)
         if isinstance(node, ast.AugAssign):
-            return self.augmented(node)
+            return self.augmented_store(node)
         if isinstance(node, ast.If):
             cond = self.condition(node.test)
             return ir.If(cond, self.body(node.body), self.body(node.orelse))
@@ -123,7 +123,7 @@ class Parser(Declarations):
             stores.append(self.store(buffer, indices, value, self.value(value)))
         return ir.TupleStore(tuple(stores))
 
-    def augmented(self, node: ast.AugAssign) -> ir.Stmt:
+    def augmented_store(self, node: ast.AugAssign) -> ir.Stmt:
         op = BINARY.get(type(node.op))
         if op is None:
             raise self.error("this operator has no assignment form here: write it out", node)
@@ -149,7 +149,7 @@ class Parser(Declarations):
     def store(
         self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...], node: ast.expr, value: Value
     ) -> ir.Store:
-        e = self.typed(node, value, buffer.dtype)
+        e = self.convert(node, value, buffer.dtype)
         if e.dtype != buffer.dtype:
             raise self.error(
                 f"{buffer.name} holds {buffer.dtype} and the value is {e.dtype}: write "
@@ -183,7 +183,7 @@ class Parser(Declarations):
             return result
         reads, writes = block_signature(result)
         reads, writes = head.given.get("reads", reads), head.given.get("writes", writes)
-        return ir.changed(result, reads=reads, writes=writes)
+        return ir.replace_fields(result, reads=reads, writes=writes)
 
     # --- loops ---
 

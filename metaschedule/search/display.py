@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..measure import Node
-from ..measure.peak import measured_peak
+from ..measure.peak import measure_peak
 from ..target import Target
 from .progress import Progress as Snapshot
 from .result import Result
@@ -41,7 +41,7 @@ class Display:
         self.console = console
         self.work = work
         known = [node.peak for node in nodes if node.peak and node.target.cpu == target.cpu]
-        self.peak = known[0] if known else measured_peak(target)  # GFLOPS, before anything else runs
+        self.peak = known[0] if known else measure_peak(target)  # GFLOPS, before anything else runs
         self.rows: dict[int, Snapshot] = {}
         self.last: Snapshot | None = None
         self.told = self.heard = time.monotonic()  # when the last line was printed; when the last news came

@@ -43,22 +43,22 @@ class Evolutionary:
             costs.update(zip(new, self.history.predict(list(new.values()))))
             return [costs[c.key] for c in candidates]
 
-        chains = self.started(rng)
+        chains = self.start_chains(rng)
         now = score(chains)
         for generation in range(self.generations):
             cooled = generation / max(1, self.generations - 1)
             temperature = HOT * (COLD / HOT) ** cooled
-            moves = [self.moved(chain, rng) for chain in chains]
+            moves = [self.move(chain, rng) for chain in chains]
             then = score(moves)
             for n, (move, old, new) in enumerate(zip(moves, now, then)):
                 if new <= old or rng.random() < math.exp(math.log(old / new) / temperature):
                     chains[n], now[n] = move, new
         self.chains = sorted(chains, key=lambda c: (costs[c.key], c.key))
         randomly = round(self.epsilon * count)
-        found = self.chosen(sorted((costs[key], key, c) for key, c in seen.items()), count - randomly)
+        found = self.choose(sorted((costs[key], key, c) for key, c in seen.items()), count - randomly)
         return found + Replay(self.history).propose(count - len(found), rng)
 
-    def started(self, rng: random.Random) -> list[Candidate]:
+    def start_chains(self, rng: random.Random) -> list[Candidate]:
         """A quarter of the chains at the best measured candidates, half where the last proposal left them,
         the others, at first all, anywhere."""
         best = [candidate for _, candidate in self.history.ranked[: self.size // 4]]
@@ -66,7 +66,7 @@ class Evolutionary:
         drawn = [self.history.draw(rng) for _ in range(self.size - len(chains))]
         return chains + [candidate for candidate in drawn if candidate is not None]
 
-    def moved(self, candidate: Candidate, rng: random.Random) -> Candidate:
+    def move(self, candidate: Candidate, rng: random.Random) -> Candidate:
         """A neighbour in one decision, sometimes in two; the same candidate if there is none."""
         positions = list(candidate.trace.decisions)
         if not positions:
@@ -74,7 +74,7 @@ class Evolutionary:
         count = min(len(positions), 1 if rng.random() < 0.75 else 2)
         return self.history.neighbour(candidate, rng, set(rng.sample(positions, count))) or candidate
 
-    def chosen(
+    def choose(
         self, ordered: Sequence[tuple[float, tuple[str, str], Candidate]], count: int
     ) -> list[Candidate]:
         """The best of candidates that are ordered by cost; half of the places go first to promising ones of

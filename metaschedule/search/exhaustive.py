@@ -43,7 +43,7 @@ def completions(history: History, sketch: Trace) -> Iterator[Candidate]:
         return taken[n]
 
     while True:
-        if candidate := history.made(lambda: sketch.replay(history.program, choose)):
+        if candidate := history.make_candidate(lambda: sketch.replay(history.program, choose)):
             yield candidate
         while untaken:
             last = next(reversed(untaken))

@@ -49,30 +49,30 @@ class History:
     @cached_property
     def sketches(self) -> list[Trace]:
         """Of the space; none if it fails, which is then known not to be worth another try."""
-        return self._guarded(lambda: self.space.sketches(self.program)) or []
+        return self._attempt(lambda: self.space.sketches(self.program)) or []
 
     def draw(self, rng: random.Random) -> Candidate | None:
         """Any candidate of the space."""
-        return self.made(lambda: self.space.sample(self.program, rng)) if self.sketches else None
+        return self.make_candidate(lambda: self.space.sample(self.program, rng)) if self.sketches else None
 
     def neighbour(self, candidate: Candidate, rng: random.Random, positions: set[int]) -> Candidate | None:
         """The candidate with the decisions at some positions of its trace changed a little."""
-        return self.made(lambda: candidate.trace.apply(self.program, rng=rng, moved=positions))
+        return self.make_candidate(lambda: candidate.trace.apply(self.program, rng=rng, moved=positions))
 
-    def replayed(self, trace: Trace) -> Candidate | None:
-        return self.made(lambda: trace.apply(self.program))
+    def replay(self, trace: Trace) -> Candidate | None:
+        return self.make_candidate(lambda: trace.apply(self.program))
 
-    def made(self, make: Callable[[], Schedule]) -> Candidate | None:
+    def make_candidate(self, make: Callable[[], Schedule]) -> Candidate | None:
         """The candidate that `make` schedules; None if it cannot, or if the space does not want it built."""
 
-        def checked() -> Candidate:
+        def make_checked() -> Candidate:
             sch = make()
             self.space.check(sch)
             return Candidate.of(sch, self.workload)
 
-        return self._guarded(checked)
+        return self._attempt(make_checked)
 
-    def _guarded(self, make: Callable[[], Made]) -> Made | None:
+    def _attempt(self, make: Callable[[], Made]) -> Made | None:
         """What `make` gives; None, and counted, if it fails. Spaces are users' code: whatever they raise is
         a candidate less, and not the end of the search."""
         try:

@@ -42,7 +42,7 @@ class Budget:
     def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def left(self, done: int) -> float:
+    def share_left(self, done: int) -> float:
         """The share that is left after so many trials."""
         if self.trials == 0:
             return 0.0  # of no program
@@ -55,7 +55,7 @@ class Budget:
 
         A long run begins as a short one does, so that more trials are never worse.
         """
-        return self.left(done) <= DESCENT or trials % PERIOD >= (1 - DESCENT) * PERIOD
+        return self.share_left(done) <= DESCENT or trials % PERIOD >= (1 - DESCENT) * PERIOD
 
     def step(self, done: int, descends: bool) -> int:
         """How many candidates make the next step: fewer around the best, where each may change it."""
@@ -81,7 +81,7 @@ class Run:
         self.workers = workers
         self.batches = Batches(workers.slots if workers else 1)
         self.open: list[Task] = []  # the last used one at the end
-        self.todo = budget.left(self.trials)  # the share of the budget that earlier runs have left
+        self.todo = budget.share_left(self.trials)  # the share of the budget that earlier runs have left
         self.searched = 0.0  # seconds, when all trials are done
         self.leaders: dict[int, Iterator[list[Candidate]]] = {}  # to be confirmed, by the task's number
         self.confirmed = 0  # tasks, and
@@ -151,7 +151,7 @@ class Run:
 
     def next_trials(self) -> Batch | None:
         """Candidates of the program that has most to win; None if all that go on are being measured."""
-        while self.budget.left(claimed := self.trials + self.batches.trials):
+        while self.budget.share_left(claimed := self.trials + self.batches.trials):
             flying = self.batches.tasks
             going = [task for task in self.tasks if not task.stopped and task not in flying]
             if not going:
@@ -161,7 +161,7 @@ class Run:
             descends = self.budget.descends(claimed, task.trials)
             candidates = task.propose(self.budget.step(claimed, descends), descends)
             if candidates:
-                self.tell("proposed", task, len(candidates))
+                self.notify("proposed", task, len(candidates))
                 return Batch(task, candidates, partial(task.measure, candidates))
             task.stopped = task.history.exhausted
         return None
@@ -169,9 +169,9 @@ class Run:
     def learn(self, batch: Batch) -> None:
         task = batch.task
         task.learn(batch.candidates, batch.outcomes)
-        if lost_patience(task.course):
+        if is_out_of_patience(task.course):
             task.stopped = f"no progress in {PATIENCE} trials"
-        self.tell("measured", task, len(batch.candidates))
+        self.notify("measured", task, len(batch.candidates))
 
     def next_leaders(self) -> Batch | None:
         """Of the first program whose leaders are not confirmed yet."""
@@ -185,7 +185,7 @@ class Run:
                 return Batch(task, group, partial(task.confirm, group))
             del self.leaders[n]
             self.confirmed, self.confirming_share = self.confirmed + 1, 0.0
-            self.tell("confirmed", task, 0)
+            self.notify("confirmed", task, 0)
         return None
 
     def settle(self, batch: Batch) -> None:
@@ -194,12 +194,12 @@ class Run:
     def stop(self, why: str, failed: bool = False) -> None:
         for task in self.tasks:
             task.stopped, task.failed = task.stopped or why, failed
-            self.tell("stopped", task, 0)
+            self.notify("stopped", task, 0)
 
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds until the end, as far as can be told: what the other trials take if they are like those so
         far, and what confirming the leaders does."""
-        elapsed, share = self.budget.elapsed, self.budget.left(self.trials)
+        elapsed, share = self.budget.elapsed, self.budget.share_left(self.trials)
         if self.searched:
             done = self.confirmed + self.confirming_share
             each = (elapsed - self.searched) / done if done else self.confirming()
@@ -216,9 +216,9 @@ class Run:
     def pass_on(self, task: Task, event: str, done: int, of: int, detail: str) -> None:
         if event == "confirm":
             self.confirming_share = done / of
-        self.tell(event, task, 0, done, of, detail)
+        self.notify(event, task, 0, done, of, detail)
 
-    def tell(
+    def notify(
         self, event: str, task: Task, candidates: int, done: int = 0, of: int = 0, detail: str = ""
     ) -> None:
         if not of:
@@ -245,13 +245,13 @@ class Run:
                     done,
                     of,
                     detail,
-                    self.left(),
+                    self.seconds_left(),
                     self.workers.nodes() if self.batches.slots > 1 and self.workers else [],
                 )
             )
 
 
-def lost_patience(course: Sequence[tuple[int, float]]) -> bool:
+def is_out_of_patience(course: Sequence[tuple[int, float]]) -> bool:
     """Whether the last trials have brought no progress."""
     trials, best = course[-1] if course else (0, 0.0)
     before = [latency for when, latency in course if when <= trials - PATIENCE]

@@ -18,7 +18,7 @@ from ..ir import Program
 from ..measure import Outcome
 from ..schedule import Schedule, TraceError
 from ..space.space import SpaceLike
-from ..space.untuned import untuned
+from ..space.untuned import schedule_untuned
 from ..target import Target
 from .candidate import Candidate
 from .descent import Descent
@@ -126,7 +126,9 @@ class Task:
         rng = random.Random(f"{self.seed} {self.trials}")
         found: list[Candidate] = []
         if self.untuned is None:
-            self.untuned = self.history.made(lambda: untuned(self.program, self.target, self.space))
+            self.untuned = self.history.make_candidate(
+                lambda: schedule_untuned(self.program, self.target, self.space)
+            )
             if self.untuned is not None and self.history.claim(self.untuned):
                 found.append(self.untuned)
         first: list[Strategy] = [Descent(self.history)] if descend and self._descends else []
@@ -142,7 +144,7 @@ class Task:
         """What becomes of candidates. Changes nothing that others look at, so it may take its time beside
         them."""
         programs = [c.schedule.program for c in candidates]
-        return self._timed(lambda m: m.measure(programs, best=self.history.best))
+        return self._measure(lambda m: m.measure(programs, best=self.history.best))
 
     def learn(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
         """Record what became of candidates, and learn from it."""
@@ -180,7 +182,7 @@ class Task:
     def confirm(self, leaders: Sequence[Candidate]) -> list[Outcome]:
         """What becomes of leaders when they are measured again; like `measure`."""
         programs = [c.schedule.program for c in leaders]
-        return self._timed(lambda m: m.confirm(programs))
+        return self._measure(lambda m: m.confirm(programs))
 
     def settle(self, leaders: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
         """Record what became of leaders."""
@@ -241,7 +243,7 @@ class Task:
         elif best is not None and not best.confirmed and any(r.run == self._run for r in self._confirmed):
             yield "it was too busy to confirm the leaders; tune again when nothing else runs"
 
-    def _timed(self, measure: Callable[[MeasurerLike], list[Outcome]]) -> list[Outcome]:
+    def _measure(self, measure: Callable[[MeasurerLike], list[Outcome]]) -> list[Outcome]:
         begin = time.perf_counter()
         if self._measurer is None:
             self._measurer = self._make_measurer(self.program, self.target)
@@ -284,7 +286,7 @@ class Task:
 
     def _candidate(self, record: Record) -> Candidate | None:
         try:
-            return None if record.trace is None else self.history.replayed(record.trace)
+            return None if record.trace is None else self.history.replay(record.trace)
         except TraceError as error:
             log.warning("%s: a record is passed over: %s", self.program.name, error)
             return None

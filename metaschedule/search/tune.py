@@ -21,7 +21,7 @@ from ..space import as_space
 from ..space.space import SpaceLike
 from ..space.untuned import default_space
 from ..target import Target
-from ..validation import MoreThan, Positive, Threads, Within, checked, shown
+from ..validation import MoreThan, Positive, Threads, Within, check_arguments, describe_value
 from .evolutionary import Evolutionary
 from .exhaustive import Exhaustive
 from .progress import Listener
@@ -45,7 +45,7 @@ AnySpace = SpaceLike | Callable[[Schedule], Any]
 def tune(program: Program, **options: Any) -> Result: ...
 @overload
 def tune(program: Sequence[Program], **options: Any) -> list[Result]: ...
-@checked
+@check_arguments
 def tune(  # pyright: ignore[reportInconsistentOverload]
     program: Program | Sequence[Program],
     *,
@@ -101,8 +101,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
         raise ValueError(f"tune: weights must be one per program, {len(programs)}, got {len(weights)}")
     if not programs:
         return []
-    maker = named(strategy, STRATEGIES, "strategy") if isinstance(strategy, str) else strategy
-    choose = named(scheduler, SCHEDULERS, "scheduler")
+    maker = find_choice(strategy, STRATEGIES, "strategy") if isinstance(strategy, str) else strategy
+    choose = find_choice(scheduler, SCHEDULERS, "scheduler")
     with ExitStack() as stack:
         place = stack.enter_context(open_workers(workers))
         measurer = with_workers(measurer, place)
@@ -141,7 +141,7 @@ def with_workers(measurer: MeasurerMaker, workers: Workers) -> MeasurerMaker:
     return measurer
 
 
-def named(name: str, known: Mapping[str, Choice], what: str) -> Choice:
+def find_choice(name: str, known: Mapping[str, Choice], what: str) -> Choice:
     if name not in known:
-        raise ValueError(f"there is no {what} {shown(name)}; there are {', '.join(known)}")
+        raise ValueError(f"there is no {what} {describe_value(name)}; there are {', '.join(known)}")
     return known[name]

@@ -11,7 +11,7 @@ from ..ir import Block
 from ..ir.annotations import CLAIMED, TILED
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import attempt, consumers, is_output, is_spatial, only_store, reduction_loops
+from .block_predicates import attempt, consumers, find_only_store, is_output, is_spatial, reduction_loops
 from .stage import schedule_stage
 
 
@@ -22,7 +22,7 @@ class RandomComputeLocation:
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
         users = consumers(sch, block)
-        if is_output(sch, block) or not users or not is_spatial(node) or only_store(node) is None:
+        if is_output(sch, block) or not users or not is_spatial(node) or find_only_store(node) is None:
             return [sch]
         if any(writes_same(user, node) for user in users):
             return [sch]

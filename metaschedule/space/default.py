@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..target import Target, resolve
-from ..validation import checked
+from ..validation import check_arguments
 from .compute_location import RandomComputeLocation
 from .inline import AutoInline, InlineConstants
 from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
@@ -21,7 +21,7 @@ from .with_intrinsic import RewriteTensorize
 from .zeros import SkipZeros
 
 
-@checked
+@check_arguments
 def default(target: Target | str = "native") -> Space:
     """The modules for a CPU.
 

@@ -9,16 +9,16 @@ from ..affine.stride import stride
 from ..errors import ScheduleError
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import (
+from .block_predicates import (
     consumers,
+    find_only_store,
+    find_vector_iterator,
     has_conditions,
     is_expensive,
+    is_only_writer,
     is_reduction,
     is_spatial,
     loads,
-    only_store,
-    only_writer,
-    vector_iterator,
     volume,
 )
 
@@ -34,7 +34,7 @@ class InlineConstants:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: ir.Block = sch.get(block)
-        if is_spatial(node) and only_writer(sch, block) and only_store(node) and not loads(node):
+        if is_spatial(node) and is_only_writer(sch, block) and find_only_store(node) and not loads(node):
             sch.compute_inline(block)
         return [sch]
 
@@ -53,9 +53,9 @@ class AutoInline:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: ir.Block = sch.get(block)
-        if not is_spatial(node) or only_store(node) is None:
+        if not is_spatial(node) or find_only_store(node) is None:
             return [sch]
-        if self.into_consumer and only_writer(sch, block) and not self.refusal(sch, block):
+        if self.into_consumer and is_only_writer(sch, block) and not self.refusal(sch, block):
             sch.compute_inline(block)
         elif self.into_producer and len(node.reads) == 1:
             try:
@@ -110,5 +110,5 @@ def depth(block: ir.Block) -> int:
 
 def transposes(block: ir.Block) -> bool:
     """Whether some load jumps where the results are contiguous."""
-    along = vector_iterator(block)
+    along = find_vector_iterator(block)
     return along is not None and any(stride(load, along) not in (0, 1) for load in loads(block))

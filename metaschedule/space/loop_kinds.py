@@ -12,7 +12,13 @@ from ..ir import Block
 from ..ir.annotations import CLAIMED, LOOP_KINDS, TILED, UNROLL
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import blocks_from_outputs, claimed, is_spatial, only_store, vector_iterator
+from .block_predicates import (
+    blocks_from_outputs,
+    find_only_store,
+    find_vector_iterator,
+    is_claimed,
+    is_spatial,
+)
 from .stage import schedule_stage
 
 
@@ -39,12 +45,16 @@ class RewriteLoopKinds:
 
     def __call__(self, sch: Schedule, target: Target) -> None:
         for name in blocks_from_outputs(sch):
-            if not LOOP_KINDS.is_on(sch.state.nodes[name]) or claimed(sch.state.nodes[name]):
+            if not LOOP_KINDS.is_on(sch.state.nodes[name]) or is_claimed(sch.state.nodes[name]):
                 continue
             block = sch.get_block(name)
             sch.unannotate(block, LOOP_KINDS.key)
             node: Block = sch.get(block)
-            steps = (tiled_loops,) if TILED.is_on(node) else (stage_loops, own_loop, outer_loops)
+            steps = (
+                (set_tile_kinds,)
+                if TILED.is_on(node)
+                else (set_stage_kinds, vectorize_own_loop, parallelize_outer_loop)
+            )
             for step in steps:
                 trial = sch.fork()
                 try:
@@ -55,18 +65,18 @@ class RewriteLoopKinds:
                 break
 
 
-def stage_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
+def set_stage_kinds(sch: Schedule, block: BlockRV, target: Target) -> None:
     node: Block = sch.get(block)
-    if only_store(node) is None or not is_spatial(node) or len(sch.get_loops(block)) != len(node.iters):
+    if find_only_store(node) is None or not is_spatial(node) or len(sch.get_loops(block)) != len(node.iters):
         raise ScheduleError("not a stage of its own")
     schedule_stage(sch, block, target)
     sch.annotate(block, CLAIMED.key, "ParallelVectorizeUnroll")
 
 
-def own_loop(sch: Schedule, block: BlockRV, target: Target) -> None:
+def vectorize_own_loop(sch: Schedule, block: BlockRV, target: Target) -> None:
     """The last loop of a stage that follows the tiles of another block, in vectors."""
     node: Block = sch.get(block)
-    if not is_spatial(node) or vector_iterator(node) is None:
+    if not is_spatial(node) or find_vector_iterator(node) is None:
         raise ScheduleError("not a stage")
     (loop,) = sch.get_loops(block, 1)
     if len(sch.state.blocks_below(sch.get(loop).var)) > 1:
@@ -75,7 +85,7 @@ def own_loop(sch: Schedule, block: BlockRV, target: Target) -> None:
     sch.vectorize(columns)
 
 
-def tiled_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
+def set_tile_kinds(sch: Schedule, block: BlockRV, target: Target) -> None:
     """The first level in parallel, the last loop in vectors."""
     node: Block = sch.get(block)
     loops = sch.get_loops(block)
@@ -84,7 +94,7 @@ def tiled_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
     sch.parallel(sch.fuse(*first) if len(first) > 1 else first[0])
 
 
-def outer_loops(sch: Schedule, block: BlockRV, target: Target) -> None:
+def parallelize_outer_loop(sch: Schedule, block: BlockRV, target: Target) -> None:
     """The outermost loop that can be, in parallel."""
     for loop in sch.get_loops(block):
         extent = sch.state.fixed_extent(sch.get(loop).var)

@@ -14,7 +14,7 @@ from ..ir import Block, Load
 from ..ir.annotations import SKIP_ZEROS, TILED
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import attempt, epilogue, has_reuse, loads, plain_loops
+from .block_predicates import attempt, find_epilogue, has_plain_loops, has_reuse, loads
 
 REUSE = ("no", "may", "must")
 
@@ -43,7 +43,7 @@ class MultiLevelTiling:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
-        if not has_reuse(node) or not plain_loops(sch, block):
+        if not has_reuse(node) or not has_plain_loops(sch, block):
             return [sch]
         if TILED.is_on(node) or SKIP_ZEROS.is_on(node):  # tests in the middle of its tiles
             return [sch]
@@ -66,7 +66,7 @@ class MultiLevelTiling:
         copies = [sch.cache_read(block, n, "global") for n in operands(node)] if read is not None else []
         result = None
         if write is not None:
-            after = epilogue(sch, block)
+            after = find_epilogue(sch, block)
             result = sch.get_block(after) if after else sch.cache_write(block, 0, "global")
         loops, innermost = self.cut(sch, block)
         levels = self.tiles(sch, node, loops)

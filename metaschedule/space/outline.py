@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.annotations import CLAIMED, TILED
 from ..schedule import BlockRV, Primitive, Trace
-from ..schedule.primitive.base import mapped
+from ..schedule.primitive.base import map_handles
 
 SHOWN = {
     "compute_inline": "inline",
@@ -63,7 +63,7 @@ def outline(trace: Trace) -> str:
 def handles(primitive: Primitive) -> list[object]:
     """The handles among the operands of a step."""
     found: list[object] = []
-    mapped(primitive.operands(), found.append)
+    map_handles(primitive.operands(), found.append)
     return found
 
 

@@ -43,13 +43,13 @@ class Partial:
     def options(self, made: Sequence[Schedule]) -> list[Partial]:
         """What a module made of it, with their ranks."""
         last = len(made) - 1
-        return [Partial(sch, self.narrowed(n, ANY if n == last else n + 1)) for n, sch in enumerate(made)]
+        return [Partial(sch, self.narrow(n, ANY if n == last else n + 1)) for n, sch in enumerate(made)]
 
-    def narrowed(self, low: int, high: int) -> range:
+    def narrow(self, low: int, high: int) -> range:
         return range(max(self.ranks.start, low), min(self.ranks.stop, high))
 
 
-def thinned(families: list[list[Partial]], most: int, rng: random.Random) -> list[list[Partial]]:
+def thin(families: list[list[Partial]], most: int, rng: random.Random) -> list[list[Partial]]:
     """At most so many of some families of options: all if they are few enough; else those of one rank, one of
     each other family, then any, in the order that they had."""
     if sum(map(len, families)) <= most:

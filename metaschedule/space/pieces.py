@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import ir
 from ..schedule import BlockRV, Schedule, Trace
-from ..schedule.primitive.base import Handle, mapped
+from ..schedule.primitive.base import Handle, map_handles
 from ..schedule.primitive.query import GetBlock
 from ..schedule.trace import Instruction
 
@@ -58,16 +58,16 @@ def pieces(program: ir.Program) -> list[ir.Program]:
     names = block_names(program)
     if sum(sizes) <= MOST_BLOCKS or program.annotations or len(set(names)) < len(names):
         return [program]
-    uses = [used(s) for s in program.body]
+    uses = [buffers_used(s) for s in program.body]
     crossing = bytes_crossing(program, uses)
     cuts = [0]
-    while (end := reached(sizes, cuts[-1])) < len(sizes):
+    while (end := furthest_reach(sizes, cuts[-1])) < len(sizes):
         first = cuts[-1] + max(1, (end - cuts[-1]) // 2)
         cuts.append(min(range(first, end + 1), key=lambda at: (crossing[at], -at)))
     return [piece(program, uses, *span) for span in itertools.pairwise([*cuts, len(sizes)])]
 
 
-def reached(sizes: Sequence[int], start: int) -> int:
+def furthest_reach(sizes: Sequence[int], start: int) -> int:
     """Where a piece that starts there ends at the latest."""
     end, count = start + 1, sizes[start]
     while end < len(sizes) and count + sizes[end] <= MOST_BLOCKS:
@@ -91,7 +91,7 @@ def piece(program: ir.Program, uses: Sequence[dict[ir.Buffer, bool]], start: int
     )
 
 
-def used(s: ir.Stmt) -> dict[ir.Buffer, bool]:
+def buffers_used(s: ir.Stmt) -> dict[ir.Buffer, bool]:
     """The buffers that a statement touches, and whether it writes them."""
     found = {e.buffer: False for e in ir.expressions(s) if isinstance(e, ir.Load)}
     return found | {x.buffer: True for x in ir.walk(s) if isinstance(x, ir.Store)}
@@ -122,7 +122,7 @@ def bytes_crossing(program: ir.Program, uses: Sequence[dict[ir.Buffer, bool]]) -
 # --- putting together -----------------------------------------------------------------------------
 
 
-def joined(program: ir.Program, parts: Sequence[tuple[ir.Program, Sketch]]) -> Trace:
+def join_traces(program: ir.Program, parts: Sequence[tuple[ir.Program, Sketch]]) -> Trace:
     """The steps for all pieces of a program, one piece after the other. A sketch may have been made on
     another program of the same structure as the piece."""
     steps: list[Instruction] = []
@@ -144,7 +144,7 @@ def joined(program: ir.Program, parts: Sequence[tuple[ir.Program, Sketch]]) -> T
                 new[h] = type(h)(next(handles))
                 if h in sketch.names:
                     made[sketch.names[h]] = new[h]
-            operands = mapped(looked_up.operands(), new.__getitem__)
+            operands = map_handles(looked_up.operands(), new.__getitem__)
             primitive: Any = type(looked_up)
             if isinstance(looked_up, GetBlock):
                 operands = own[looked_up.name], before + (looked_up.index or 0)

@@ -11,7 +11,7 @@ from ..ir import Block, numpy_dtype
 from ..ir.annotations import UNROLL
 from ..schedule import Schedule
 from ..target import Target
-from .facts import reduction_loops
+from .block_predicates import reduction_loops
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..errors import ScheduleError
 from ..ir import Program
 from ..schedule import Schedule, Trace
 from ..target import Target, resolve
-from ..validation import Randomness, checked, random_numbers
+from ..validation import Randomness, check_arguments, random_numbers
 from .compute_location import RandomComputeLocation
 from .default import default
 from .inline import AutoInline, InlineConstants
@@ -67,7 +67,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-@checked
+@check_arguments
 def preset(name: str, target: Target | str = "native") -> Space:
     """A space by the name of the system that searches it.
 
@@ -102,19 +102,19 @@ class Union:
 
     def sketches(self, program: Program) -> list[Trace]:
         """Those of every space, each structure once."""
-        return self.explored(program)[0]
+        return self.explore(program)[0]
 
-    def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
+    def explore(self, program: Program) -> tuple[list[Trace], Rejections]:
         """The sketches, and what was refused on the way."""
         found: dict[Trace, None] = {}
         refused: Rejections = Counter()
         for space in self.spaces:
-            sketches, counts = space.explored(program)
+            sketches, counts = space.explore(program)
             found |= dict.fromkeys(sketches)
             refused += counts
         return list(found), refused
 
-    @checked
+    @check_arguments
     def sample(self, program: Program, rng: Randomness = 0) -> Schedule:
         """A candidate of one of the spaces, more often of one that has more sketches."""
         rng = random_numbers(rng)
@@ -136,7 +136,7 @@ class Union:
         raise errors[0]
 
 
-@checked
+@check_arguments
 def union(first: SpaceLike | Callable[..., Any], *others: SpaceLike | Callable[..., Any]) -> Union:
     """The space of everything that some spaces have, or functions that are spaces.
 

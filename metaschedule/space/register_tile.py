@@ -63,7 +63,7 @@ class RegisterTile(Distribution):
         near = [tile for tile in self.by_distance(decision) if tile != list(decision)]
         return rng.choice(near[:8]) if near else decision
 
-    def repaired(self, decision: Tile, rng: random.Random) -> Tile:
+    def repair(self, decision: Tile, rng: random.Random) -> Tile:
         return self.by_distance(decision)[0]
 
     def by_distance(self, tile: Tile) -> list[Tile]:

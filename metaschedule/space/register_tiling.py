@@ -24,17 +24,17 @@ from ..errors import ScheduleError
 from ..ir.annotations import CLAIMED, SKIP_ZEROS
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
-from .facts import (
+from .block_predicates import (
     attempt,
-    epilogue,
     extent,
+    find_epilogue,
+    find_only_store,
+    find_vector_iterator,
+    has_plain_loops,
     has_reuse,
     is_reduction,
     loads,
-    only_store,
-    plain_loops,
-    reused,
-    vector_iterator,
+    reused_iterators,
 )
 from .packing import pack_panel, pack_whole
 from .register_tile import InstructionTile, RegisterTile
@@ -55,10 +55,10 @@ class RegisterTiling:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: ir.Block = sch.get(block)
-        along = vector_iterator(node)
-        if along is None or not gains(node, along) or not plain_loops(sch, block):
+        along = find_vector_iterator(node)
+        if along is None or not is_worth_tiling(node, along) or not has_plain_loops(sch, block):
             return [sch]
-        streamed = streamed_operand(node, along)
+        streamed = find_streamed_operand(node, along)
         made: list[Schedule] = []
         for pack in self.packs:
             for columns_first in (False, True):
@@ -71,14 +71,14 @@ class RegisterTiling:
         return made if made and SKIP_ZEROS.is_on(node) else [*made, sch]
 
 
-def gains(block: ir.Block, along: ir.Var) -> bool:
+def is_worth_tiling(block: ir.Block, along: ir.Var) -> bool:
     """Whether a reduction reads operands again, or at least reads them in whole vectors."""
-    if not is_reduction(block) or only_store(block) is None:
+    if not is_reduction(block) or find_only_store(block) is None:
         return False
     return has_reuse(block) or all(stride(load, along) in (0, 1) for load in loads(block))
 
 
-def streamed_operand(block: ir.Block, along: ir.Var) -> tuple[int, int] | None:
+def find_streamed_operand(block: ir.Block, along: ir.Var) -> tuple[int, int] | None:
     """The operand that is read along the vectors, one element per column: its place among the reads, and the
     dimension."""
     for n, region in enumerate(block.reads):
@@ -142,11 +142,11 @@ def tile(
     """A block that has been moved into loops is tiled there, without chunks. `first`: the outermost tiles.
     With a `grouping` an instruction computes the lanes."""
     node: ir.Block = sch.get(block)
-    after = epilogue(sch, block)
+    after = find_epilogue(sch, block)
     result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
     if after:
         sch.set_scope(block, 0, "local")
-    streamed = streamed_operand(node, along) if pack != "no" else None
+    streamed = find_streamed_operand(node, along) if pack != "no" else None
     packed = sch.cache_read(block, streamed[0], "global") if streamed else None
     if grouping and pack == "panel" and grouping.run < grouping.size:
         raise ScheduleError(f"a register of {grouping.intrinsic} does not lie in a panel")
@@ -155,7 +155,7 @@ def tile(
     loops = sch.get_loops(block)
     outer = loops[: -len(node.iters)]
     nest = split_loops(sch, node, loops[len(outer) :], along, target, not outer, grouping)
-    grouped = grouped_dimension(node, streamed, grouping)
+    grouped = find_grouped_dimension(node, streamed, grouping)
     if packed and streamed and pack == "whole":
         pack_whole(sch, packed, streamed[1], nest.width, target, grouped)
     others = [loop for v, loop in nest.tiles.items() if v is not along and v is not first]
@@ -225,14 +225,14 @@ def block_accumulators(
     sch: Schedule, block: BlockRV, node: ir.Block, along: ir.Var, grouping: Grouping
 ) -> None:
     """The results of a matrix instruction side by side, as its register has them."""
-    store = only_store(node)
+    store = find_only_store(node)
     assert store is not None
     assert grouping.row is not None
     blocks = {grouping.row: grouping.rows, along: grouping.lanes}
     sch.transform_layout(block, 0, "write", in_blocks(store.indices, blocks))
 
 
-def grouped_dimension(
+def find_grouped_dimension(
     node: ir.Block, streamed: tuple[int, int] | None, grouping: Grouping | None
 ) -> tuple[int, int] | None:
     """The dimension of the streamed operand that groups are of, and their size."""
@@ -255,7 +255,7 @@ def split_loops(
         steps.append(part)
     *reductions, last = [outside[it.var] for it in node.iters if it.kind == "reduce"]
     spatial = [it for it in node.iters if it.kind == "spatial"]
-    shared = reused(node) if has_reuse(node) else spatial
+    shared = reused_iterators(node) if has_reuse(node) else spatial
     tiled = [*[it.var for it in shared if it.var is not along][-MOST_ROWS:], along]
     lanes = grouping.lanes if grouping else target.lanes(node.writes[0].buffer.dtype)
     groups: list[LoopRV] = []

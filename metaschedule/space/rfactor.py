@@ -18,15 +18,15 @@ from ..ir import Block
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import (
+from .block_predicates import (
     attempt,
     extent,
+    find_vector_iterator,
+    has_plain_loops,
     has_reuse,
     is_reduction,
     loads,
     mentions,
-    plain_loops,
-    vector_iterator,
     volume,
 )
 from .stage import parallel_outside, vector_length
@@ -46,38 +46,38 @@ class AddRFactor:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
-        if not is_reduction(node) or not plain_loops(sch, block):
+        if not is_reduction(node) or not has_plain_loops(sch, block):
             return [sch]
         results, terms = volume(node, "spatial") or 1, volume(node, "reduce") or 1
         starved = results < terms and results <= target.cores * self.max_jobs_per_core
         made = [sch]
-        if along_reduction(node, target):
+        if should_vectorize_terms(node, target):
             if starved or reads_once(node):
                 most = self.max_innermost_factor
-                made += attempt(sch, lambda s: in_chunks(s, block, target))
-                made += attempt(sch, lambda s: in_lanes(s, block, most, target))
+                made += attempt(sch, lambda s: sum_in_chunks(s, block, target))
+                made += attempt(sch, lambda s: sum_in_lanes(s, block, most, target))
                 if starved:
-                    made += attempt(sch, lambda s: in_chunks_of_lanes(s, block, most, target))
+                    made += attempt(sch, lambda s: sum_in_chunks_of_lanes(s, block, most, target))
             return made
         if not has_reuse(node):
-            made += attempt(sch, lambda s: along_results(s, block, target))
+            made += attempt(sch, lambda s: vectorize_results(s, block, target))
         if starved:
-            made += attempt(sch, lambda s: in_chunks(s, block, target))
+            made += attempt(sch, lambda s: sum_in_chunks(s, block, target))
         return made
 
 
 # --- what a reduction reads ---
 
 
-def along_reduction(block: Block, target: Target) -> bool:
+def should_vectorize_terms(block: Block, target: Target) -> bool:
     """Whether vectors should be of terms: there are enough, and operands are not contiguous along results."""
     lanes = target.lanes(block.writes[0].buffer.dtype)
-    return not contiguous_along_results(block) and adjacent_terms(block)[1] >= lanes
+    return not is_contiguous_along_results(block) and adjacent_terms(block)[1] >= lanes
 
 
-def contiguous_along_results(block: Block) -> bool:
+def is_contiguous_along_results(block: Block) -> bool:
     """Whether an operand of the terms is contiguous where the results are."""
-    along = vector_iterator(block)
+    along = find_vector_iterator(block)
     terms = [it.var for it in block.iters if it.kind == "reduce"]
     operands = [load for load in loads(block) if any(mentions(load, var) for var in terms)]
     return along is not None and any(stride(load, along) == 1 for load in operands)
@@ -103,17 +103,17 @@ def reads_once(block: Block) -> bool:
 # --- the forks ---
 
 
-def in_chunks(sch: Schedule, block: BlockRV, target: Target) -> None:
+def sum_in_chunks(sch: Schedule, block: BlockRV, target: Target) -> None:
     """Partial results of chunks of terms, in parallel unless they are left to be tiled."""
     node: Block = sch.get(block)
     rows, terms = rows_and_terms(sch, block)
     fused = fuse(sch, terms)
     chunk, steps = sch.split(fused, sch.sample_tile(fused, 2))
     part = sch.rfactor(chunk)
-    along_results(sch, block, target)
+    vectorize_results(sch, block, target)
     if has_reuse(node):
         return
-    if along_reduction(node, target):
+    if should_vectorize_terms(node, target):
         sch.decompose_reduction(part, steps)
         outside = [*rows, chunk]
     else:
@@ -123,7 +123,7 @@ def in_chunks(sch: Schedule, block: BlockRV, target: Target) -> None:
     sch.annotate(part, CLAIMED.key, "AddRFactor")
 
 
-def in_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
+def sum_in_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
     """A vector of accumulators for each result, results in parallel."""
     rows, terms = rows_and_terms(sch, block)
     row = fuse(sch, rows) if rows else None
@@ -134,7 +134,7 @@ def in_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
         sch.annotate(done, CLAIMED.key, "AddRFactor")
 
 
-def in_chunks_of_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
+def sum_in_chunks_of_lanes(sch: Schedule, block: BlockRV, most: int, target: Target) -> None:
     """A vector of accumulators for each chunk of terms, chunks in parallel."""
     lanes = target.lanes(sch.get(block).writes[0].buffer.dtype)
     rows, terms = rows_and_terms(sch, block)
@@ -159,7 +159,7 @@ def in_chunks_of_lanes(sch: Schedule, block: BlockRV, most: int, target: Target)
         sch.annotate(done, CLAIMED.key, "AddRFactor")
 
 
-def along_results(sch: Schedule, block: BlockRV, target: Target) -> None:
+def vectorize_results(sch: Schedule, block: BlockRV, target: Target) -> None:
     """A vector of results at a time, in parallel where they are many."""
     parallel_outside(sch, *accumulate(sch, block, target), target)
     sch.annotate(block, CLAIMED.key, "AddRFactor")
@@ -211,7 +211,7 @@ def sum_lanes(sch: Schedule, block: BlockRV) -> None:
 def accumulate(sch: Schedule, block: BlockRV, target: Target) -> tuple[list[LoopRV], list[int]]:
     """Reduce into a vector of results; gives the loops outside, and their sizes."""
     node: Block = sch.get(block)
-    along = vector_iterator(node)
+    along = find_vector_iterator(node)
     lanes = target.lanes(node.writes[0].buffer.dtype)
     rows, terms = rows_and_terms(sch, block)
     spatial = [it for it in node.iters if it.kind == "spatial"]

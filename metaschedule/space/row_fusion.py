@@ -22,18 +22,18 @@ from ..ir import Block, Region, Var, as_int
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import (
+from .block_predicates import (
     attempt,
     blocks_from_outputs,
-    claimed,
     extent,
+    find_only_store,
+    has_plain_loops,
     has_reuse,
+    is_claimed,
     is_reduction,
     is_spatial,
-    only_store,
-    plain_loops,
 )
-from .rfactor import along_reduction, contiguous_along_results, fuse, lanes_of_terms
+from .rfactor import fuse, is_contiguous_along_results, lanes_of_terms, should_vectorize_terms
 from .stage import vectorize_stage
 
 Move = Callable[[Schedule, BlockRV, LoopRV], None]
@@ -58,8 +58,8 @@ class FuseRows:
         # A block that is an output cannot go to its consumers, but these can come to it.
         ways: list[tuple[Move, list[BlockRV]]]
         ways = [(Schedule.compute_at, blocks[::-1]), (Schedule.reverse_compute_at, blocks)]
-        best = max(ways, key=lambda way: len(gathered(sch.fork(), *way, rows)[1]))
-        row, moved = gathered(sch, *best, rows)
+        best = max(ways, key=lambda way: len(gather_rows(sch.fork(), *way, rows)[1]))
+        row, moved = gather_rows(sch, *best, rows)
         if len(moved) < 2:
             raise ScheduleError("no block can be moved to the rows of another")
         for block in moved:
@@ -73,7 +73,7 @@ class FuseRows:
         terms = sum(it.kind == "reduce" for it in node.iters)
         if is_spatial(node):
             vectorize_stage(sch, block, target, rows)
-        elif along_reduction(node, target):
+        elif should_vectorize_terms(node, target):
             done.append(lanes_of_terms(sch, block, terms, None, self.max_innermost_factor, target))
         else:
             sch.decompose_reduction(block, sch.get_loops(block, terms)[0])
@@ -81,7 +81,7 @@ class FuseRows:
             sch.annotate(each, CLAIMED.key, "FuseRows")
 
 
-def gathered(sch: Schedule, move: Move, blocks: list[BlockRV], rows: int) -> tuple[LoopRV, list[BlockRV]]:
+def gather_rows(sch: Schedule, move: Move, blocks: list[BlockRV], rows: int) -> tuple[LoopRV, list[BlockRV]]:
     """Move blocks to the rows of the first, those that can be; gives the loop over rows and what is in it."""
     first, *others = blocks
     row = fuse(sch, sch.get_loops(first)[:rows])
@@ -98,7 +98,7 @@ def chain_of(sch: Schedule, block: Block) -> tuple[list[Block], int]:
     how many leading iterators all of them share."""
     probe = sch.fork()  # looking leaves no trace
     handles = [probe.get_block(name) for name in blocks_from_outputs(sch)[::-1]]
-    blocks: list[Block] = [probe.get(b) for b in handles if computed_in_rows(probe, b)]
+    blocks: list[Block] = [probe.get(b) for b in handles if is_computed_in_rows(probe, b)]
     found, rows, known = {block.name}, len(block.iters), 0
     while known < len(found):
         known = len(found)
@@ -110,14 +110,14 @@ def chain_of(sch: Schedule, block: Block) -> tuple[list[Block], int]:
     return [b for b in blocks if b.name in found], rows
 
 
-def computed_in_rows(sch: Schedule, block: BlockRV) -> bool:
+def is_computed_in_rows(sch: Schedule, block: BlockRV) -> bool:
     """Whether a block may be part of a chain: an element-wise stage, or a reduction along rows."""
     node: Block = sch.get(block)
-    if claimed(node) or has_reuse(node) or not plain_loops(sch, block):
+    if is_claimed(node) or has_reuse(node) or not has_plain_loops(sch, block):
         return False
     if is_reduction(node):
-        return not contiguous_along_results(node)
-    return is_spatial(node) and only_store(node) is not None
+        return not is_contiguous_along_results(node)
+    return is_spatial(node) and find_only_store(node) is not None
 
 
 def shared_rows(writer: Block, reader: Block) -> int:

@@ -45,7 +45,7 @@ class For:
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
         meant = node.name == self.blocks if isinstance(self.blocks, str) else self.blocks(node)
-        return applied(self.rule, sch, block, target) if meant else [sch]
+        return apply_rule(self.rule, sch, block, target) if meant else [sch]
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class ApplyCustomRule:
             raise ValueError(
                 f"block {name!r} asks for the rule {wanted!r}, and there is none: known are {known}"
             )
-        return applied(self.rules[wanted], sch, block, target)
+        return apply_rule(self.rules[wanted], sch, block, target)
 
 
-def applied(rule: Rule, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
+def apply_rule(rule: Rule, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
     takes_target = getattr(getattr(rule, "__code__", None), "co_argcount", 3) > 2
     made = rule(sch, block, target) if takes_target else rule(sch, block)
     found: list[Schedule] = [sch] if made is None else made

@@ -16,10 +16,10 @@ from ..errors import ScheduleError
 from ..ir import INSTRUCTIONS, Program, blocks, structural_hash
 from ..schedule import BlockRV, Schedule, Trace
 from ..target import Target, resolve
-from ..validation import Randomness, checked, random_numbers, shown
-from .facts import blocks_from_outputs, claimed
-from .partial import FEWEST_SKETCHES, MOST_SKETCHES, Partial, most_sketches, thinned
-from .pieces import Sketch, joined, pieces
+from ..validation import Randomness, check_arguments, describe_value, random_numbers
+from .block_predicates import blocks_from_outputs, is_claimed
+from .partial import FEWEST_SKETCHES, MOST_SKETCHES, Partial, most_sketches, thin
+from .pieces import Sketch, join_traces, pieces
 from .size import Size, size_of
 
 Module = Callable[[Schedule, BlockRV, Target], list[Schedule]]
@@ -36,7 +36,7 @@ class SpaceLike(Protocol):
     @property
     def name(self) -> str: ...
     def sketches(self, program: Program) -> list[Trace]: ...
-    def explored(self, program: Program) -> tuple[list[Trace], Rejections]: ...
+    def explore(self, program: Program) -> tuple[list[Trace], Rejections]: ...
     def sample(self, program: Program, rng: Randomness = 0) -> Schedule: ...
     def check(self, sch: Schedule) -> None: ...
 
@@ -53,7 +53,7 @@ class Space:
     1
     """
 
-    @checked
+    @check_arguments
     def __init__(
         self,
         modules: Iterable[Module] = (),
@@ -76,11 +76,11 @@ class Space:
         """What a record says it came from."""
         return self._name or " + ".join(name_of(m) for m in self.modules) or "empty"
 
-    @checked
+    @check_arguments
     def __add__(self, module: Module) -> Space:
         return self._with((module, *self.modules), f"{name_of(module)} + {self.name}")
 
-    @checked
+    @check_arguments
     def __sub__(self, name: str) -> Space:
         self._position(name)
         kept = tuple(m for m in self.modules if name_of(m) != name)
@@ -90,7 +90,7 @@ class Space:
         new.checks = tuple(c for c in self.checks if name_of(c) != name)
         return new
 
-    @checked
+    @check_arguments
     def replace(self, name: str, module: Callable[..., Any]) -> Space:
         """The space with another module (or post-processor, or check) in the place of one."""
         self._position(name)
@@ -127,24 +127,26 @@ class Space:
 
     def sketches(self, program: Program) -> list[Trace]:
         """The traces that the modules give, each with the decisions of one draw."""
-        return self.explored(program)[0]
+        return self.explore(program)[0]
 
-    @checked
-    def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
+    @check_arguments
+    def explore(self, program: Program) -> tuple[list[Trace], Rejections]:
         """The sketches, and what was refused on the way."""
         parts = pieces(program)
-        found = [self._known(part, len(parts)) for part in parts]
+        found = [self._explore_piece(part, len(parts)) for part in parts]
         refused = Counter({key: count for _, counts in found for key, count in counts.items()})
         if len(parts) == 1:
             return [sketch.trace for sketch in found[0][0]], refused
-        return self._joined(program, parts, [sketches for sketches, _ in found]), refused
+        return self._join_pieces(program, parts, [sketches for sketches, _ in found]), refused
 
     def pieces(self, program: Program) -> list[tuple[Program, list[Trace]]]:
         """The pieces that a program is scheduled in, one if it is not large, and the sketches of each."""
         parts = pieces(program)
-        return [(part, [sketch.trace for sketch in self._known(part, len(parts))[0]]) for part in parts]
+        return [
+            (part, [sketch.trace for sketch in self._explore_piece(part, len(parts))[0]]) for part in parts
+        ]
 
-    def _known(self, program: Program, pieces: int) -> tuple[list[Sketch], Rejections]:
+    def _explore_piece(self, program: Program, pieces: int) -> tuple[list[Sketch], Rejections]:
         """What is made of a program, or of one of several pieces."""
         most = MOST_SKETCHES if pieces == 1 else FEWEST_SKETCHES
         key = structural_hash(program), most, len(INSTRUCTIONS)  # a new instruction gives new sketches
@@ -152,7 +154,9 @@ class Space:
             self._sketches[key] = self._explore(program, most)
         return self._sketches[key]
 
-    def _joined(self, program: Program, parts: list[Program], choices: list[list[Sketch]]) -> list[Trace]:
+    def _join_pieces(
+        self, program: Program, parts: list[Program], choices: list[list[Sketch]]
+    ) -> list[Trace]:
         """Sketches of a program of many pieces: those that take the first sketch of every piece, the second
         (or the last that there is), and so on, then as many that are drawn."""
         ranks, rng = max(map(len, choices)), random.Random(0)
@@ -160,7 +164,7 @@ class Space:
             return []
         chosen = [[sketches[min(n, len(sketches) - 1)] for sketches in choices] for n in range(ranks)]
         chosen += [[rng.choice(sketches) for sketches in choices] for _ in range(ranks if ranks > 1 else 0)]
-        return [joined(program, list(zip(parts, sketches, strict=True))) for sketches in chosen]
+        return [join_traces(program, list(zip(parts, sketches, strict=True))) for sketches in chosen]
 
     def _explore(self, program: Program, most: int) -> tuple[list[Sketch], Rejections]:
         refused: Rejections = Counter()
@@ -168,7 +172,7 @@ class Space:
         rng, count = random.Random(0), len(blocks(program))
         for module in self.modules:
             count = min(count, len(blocks_from_outputs(partial[0].schedule)) if partial else 0)
-            partial = visited(module, partial, self.target, refused, most_sketches(count, most), rng)
+            partial = visit_blocks(module, partial, self.target, refused, most_sketches(count, most), rng)
         found: dict[Trace, Sketch] = {}
         for sch in [state.schedule for state in partial]:
             for post in self.postprocessors:
@@ -182,7 +186,7 @@ class Space:
                 found[sketch.trace] = sketch
         return list(found.values()), refused
 
-    @checked
+    @check_arguments
     def sample(self, program: Program, rng: Randomness = 0, rejections: Rejections | None = None) -> Schedule:
         """One valid candidate: a sketch with its decisions drawn."""
         rng = random_numbers(rng)
@@ -200,7 +204,7 @@ class Space:
             help=f"most often: {refused.most_common(1)}; see `metaschedule space` for all reasons",
         )
 
-    @checked
+    @check_arguments
     def size(self, program: Program) -> Size:
         """How many decision vectors the sketches have together: exact where no random variable depends on
         another, else an unbiased estimate; `print` says which."""
@@ -213,7 +217,7 @@ class Space:
             check(sch, self.target)
 
 
-def visited(
+def visit_blocks(
     module: Module,
     partial: list[Partial],
     target: Target,
@@ -226,19 +230,19 @@ def visited(
     for n in range(max((len(names) for _, names in waiting), default=0)):
         families: list[list[Partial]] = []
         for state, names in waiting:
-            made = applied(module, state.schedule, names[n], target, refused) if n < len(names) else None
+            made = apply_module(module, state.schedule, names[n], target, refused) if n < len(names) else None
             families.append([state] if made is None else state.options(made))
-        kept = thinned(families, most, rng)
+        kept = thin(families, most, rng)
         waiting = [(state, names) for (_, names), family in zip(waiting, kept) for state in family]
     return [state for state, _ in waiting]
 
 
-def applied(
+def apply_module(
     module: Module, sch: Schedule, name: str, target: Target, refused: Rejections
 ) -> list[Schedule] | None:
     """What a module makes of one block of a schedule; None if it leaves it alone."""
     known = sch.state.find_block(name)
-    if known is None or claimed(sch.state.nodes[known]):
+    if known is None or is_claimed(sch.state.nodes[known]):
         return None
     attempt = sch.fork()
     try:
@@ -281,11 +285,11 @@ class FunctionSpace:
             found.setdefault(repr(ops), trace)
         return list(found.values())
 
-    def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
+    def explore(self, program: Program) -> tuple[list[Trace], Rejections]:
         """The sketches; a function refuses nothing."""
         return self.sketches(program), Counter()
 
-    @checked
+    @check_arguments
     def sample(self, program: Program, rng: Randomness = 0) -> Schedule:
         """What the function makes of the program with these random numbers."""
         sch = Schedule(program, seed=rng)
@@ -318,19 +322,19 @@ class OwnSpace:
         found = list(self.space.sketches(program))
         for sketch in found:
             if not isinstance(sketch, Trace):
-                raise TypeError(f"{self.name}.sketches must give traces, gave {shown(sketch)}")
+                raise TypeError(f"{self.name}.sketches must give traces, gave {describe_value(sketch)}")
         return found
 
-    def explored(self, program: Program) -> tuple[list[Trace], Rejections]:
+    def explore(self, program: Program) -> tuple[list[Trace], Rejections]:
         """The sketches; what the object refused on the way, only it knows."""
         return self.sketches(program), Counter()
 
-    @checked
+    @check_arguments
     def sample(self, program: Program, rng: Randomness = 0) -> Schedule:
         """What the object draws, if it is a schedule."""
         drawn = self.space.sample(program, random_numbers(rng))
         if not isinstance(drawn, Schedule):
-            raise TypeError(f"{self.name}.sample must give a Schedule, gave {shown(drawn)}")
+            raise TypeError(f"{self.name}.sample must give a Schedule, gave {describe_value(drawn)}")
         return drawn
 
     def check(self, sch: Schedule) -> None:
@@ -349,5 +353,5 @@ def as_space(space: Any) -> SpaceLike:
         return FunctionSpace(space)
     raise TypeError(
         "space must be a Space, a function that takes a schedule, or have `sketches(program)` and "
-        f"`sample(program, rng)`, got {shown(space)}"
+        f"`sample(program, rng)`, got {describe_value(space)}"
     )

@@ -8,7 +8,7 @@ from ..affine.stride import stride
 from ..ir import Block
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
-from .facts import extent, is_spatial, loads, only_store, vector_iterator
+from .block_predicates import extent, find_only_store, find_vector_iterator, is_spatial, loads
 
 VECTORS = (1, 2, 4)  # hardware vectors in a vectorized loop
 CHUNKS = 8  # per core: what a parallel loop should have at least
@@ -18,7 +18,7 @@ def schedule_stage(sch: Schedule, block: BlockRV, target: Target) -> None:
     """Parallel loops outside, vectors inside. The block's own loops are one per iterator, whether it was
     moved to another place or not."""
     stage: Block = sch.get(block)
-    if is_spatial(stage) and only_store(stage) is not None:
+    if is_spatial(stage) and find_only_store(stage) is not None:
         parallel_outside(sch, *vectorize_stage(sch, block, target), target)
 
 
@@ -33,7 +33,7 @@ def vectorize_stage(
     vector too, and unrolled.
     """
     stage: Block = sch.get(block)
-    store, along = only_store(stage), vector_iterator(stage)
+    store, along = find_only_store(stage), find_vector_iterator(stage)
     assert store is not None
     iters = stage.iters[leading:]
     loops = sch.get_loops(block, len(iters))

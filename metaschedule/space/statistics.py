@@ -60,7 +60,7 @@ class Statistics:
 def statistics(space: SpaceLike, program: Program, draws: int = 64, seed: int = 0) -> Statistics:
     """Look at a space: every sketch, and some draws with the reasons of what is rejected."""
     rng = random.Random(seed)
-    sketches, refused = space.explored(program)
+    sketches, refused = space.explore(program)
     rejected: Rejections = Counter()
     for _ in range(draws if sketches else 0):
         try:

@@ -19,16 +19,16 @@ from .. import ir
 from ..ir.annotations import CLAIMED, ONE_TAIL, SKIP_ZEROS
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
-from .facts import (
+from .block_predicates import (
     attempt,
-    claimed,
     consumers,
     extent,
+    find_only_store,
+    find_vector_iterator,
+    has_plain_loops,
+    is_claimed,
     is_spatial,
     loads,
-    only_store,
-    plain_loops,
-    vector_iterator,
 )
 from .inline import transposes
 from .stage import parallel_outside
@@ -44,7 +44,7 @@ class UnrollTransforms:
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: ir.Block = sch.get(block)
         first = first_half(sch, node)
-        if first is None or vector_iterator(node) is None or not plain_loops(sch, block):
+        if first is None or find_vector_iterator(node) is None or not has_plain_loops(sch, block):
             return [sch]
         return attempt(sch, unroll, block, first, target) or [sch]
 
@@ -54,7 +54,7 @@ def first_half(sch: Schedule, node: ir.Block) -> ir.Block | None:
     if not chooses(node):
         return None
     for other in producers(sch, node):
-        if chooses(other) and not claimed(other) and consumers(sch, sch.get_block(other.name)) == [node]:
+        if chooses(other) and not is_claimed(other) and consumers(sch, sch.get_block(other.name)) == [node]:
             return other
     return None
 
@@ -64,7 +64,7 @@ def chooses(node: ir.Block) -> bool:
 
 
 def is_stage(node: ir.Block) -> bool:
-    return is_spatial(node) and only_store(node) is not None
+    return is_spatial(node) and find_only_store(node) is not None
 
 
 def producers(sch: Schedule, node: ir.Block) -> list[ir.Block]:
@@ -92,7 +92,7 @@ def position(e: ir.Expr) -> Position | None:
 
 def unroll(sch: Schedule, block: BlockRV, first: ir.Block, target: Target) -> None:
     node: ir.Block = sch.get(block)
-    along = vector_iterator(node)
+    along = find_vector_iterator(node)
     assert along is not None
     lanes = target.lanes(node.writes[0].buffer.dtype)
     tile = choices(node) | positions_read(node, first) | {along: lanes}
@@ -125,7 +125,7 @@ def unroll(sch: Schedule, block: BlockRV, first: ir.Block, target: Target) -> No
 def positions_read(node: ir.Block, first: ir.Block) -> dict[ir.Var, int]:
     """The iterators by which a block reads the positions that its producer has chosen, with their sizes: of a
     producer that chooses by `h % 4`, tiles of 4 are read."""
-    store, chosen = only_store(first), choices(first)
+    store, chosen = find_only_store(first), choices(first)
     assert store is not None
     sizes = {n: chosen[i] for n, i in enumerate(store.indices) if isinstance(i, ir.Var) and i in chosen}
     reads = [load for load in loads(node) if load.buffer is store.buffer]

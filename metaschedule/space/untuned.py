@@ -14,7 +14,7 @@ from ..ir import Program, structural_hash
 from ..schedule import Schedule, Trace
 from ..target import Target
 from .default import default
-from .pieces import Sketch, joined
+from .pieces import Sketch, join_traces
 from .space import Space, SpaceLike
 
 DRAWS = 2  # of every sketch
@@ -30,7 +30,9 @@ def default_space(target: Target) -> Space:
     return default(target)
 
 
-def untuned(program: Program, target: Target, space: SpaceLike | None = None, seed: int = 0) -> Schedule:
+def schedule_untuned(
+    program: Program, target: Target, space: SpaceLike | None = None, seed: int = 0
+) -> Schedule:
     """Draw a few candidates of every sketch, walk downhill from the best, all by the analytical cost model.
     The loops as written if the space has no candidate for them. A large program goes piece by piece."""
     space = space or default_space(target)
@@ -52,10 +54,12 @@ def most_plausible(
     draws = DRAWS if sum(map(len, sketches)) <= most_steps else 1
     for number, sketch in enumerate(sketches):
         for _ in range(draws if sketch.decisions else 1):
-            sch = replayed(space, sketch, program, rng)
+            sch = replay_candidate(space, sketch, program, rng)
             drawn += [] if sch is None else [(number, sch)]
     leaders: dict[int, tuple[float, Schedule]] = {}
-    for cost, (number, sch) in sorted(zip(predicted(model, [sch for _, sch in drawn]), drawn), key=first):
+    for cost, (number, sch) in sorted(
+        zip(predict_seconds(model, [sch for _, sch in drawn]), drawn), key=first
+    ):
         if len(leaders) < (KEPT if KEPT * ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps else 1):
             leaders.setdefault(number, (cost, sch))
     best = [downhill(space, program, model, rng, *leader, most_steps) for leader in leaders.values()]
@@ -74,7 +78,7 @@ def piecewise(
             best = most_plausible(part, sketches, target, space, seed, MOST_STEPS // len(parts))
             known[key] = Sketch.of(best)
         found.append((part, known[key]))
-    return joined(program, found).apply(program)
+    return join_traces(program, found).apply(program)
 
 
 def first(pair: tuple[float, Any]) -> float:
@@ -95,12 +99,12 @@ def downhill(
         trace = sch.trace
         sites = list(trace.decisions)
         moves = [{rng.choice(sites)} for _ in range(NEIGHBOURS)] if sites else []
-        near = [new for moved in moves if (new := replayed(space, trace, program, rng, moved))]
-        cost, sch = min([(cost, sch), *zip(predicted(model, near), near)], key=first)
+        near = [new for moved in moves if (new := replay_candidate(space, trace, program, rng, moved))]
+        cost, sch = min([(cost, sch), *zip(predict_seconds(model, near), near)], key=first)
     return cost, sch
 
 
-def replayed(
+def replay_candidate(
     space: SpaceLike, trace: Trace, program: Program, rng: random.Random, moved: set[int] | None = None
 ) -> Schedule | None:
     """The candidate, if it is valid."""
@@ -112,7 +116,7 @@ def replayed(
     return sch
 
 
-def predicted(model: Analytical, candidates: Sequence[Schedule]) -> list[float]:
+def predict_seconds(model: Analytical, candidates: Sequence[Schedule]) -> list[float]:
     """Seconds of the kernels; what is done with constants at build time costs nothing."""
     if not candidates:
         return []

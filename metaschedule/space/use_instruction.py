@@ -22,21 +22,21 @@ from .. import ir
 from ..errors import ScheduleError
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, Schedule
-from ..schedule.instruction import Operands, match_operands, split_loops
+from ..schedule.instruction_semantics import Operands, match_operands, split_loops
 from ..schedule.intrinsics import INTRINSICS, Intrinsic
 from ..target import Target
-from .facts import (
+from .block_predicates import (
     attempt,
     consumers,
     extent,
+    find_only_store,
+    find_vector_iterator,
+    has_plain_loops,
     is_output,
     is_reduction,
     is_spatial,
     mentions,
-    only_store,
-    plain_loops,
     stride,
-    vector_iterator,
 )
 from .register_tiling import FEW_ROWS, Grouping, group_size, tile
 from .stage import schedule_stage
@@ -52,8 +52,8 @@ class UseInstruction:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: ir.Block = sch.get(block)
-        along = vector_iterator(node)
-        if along is None or not is_reduction(node) or not plain_loops(sch, block):
+        along = find_vector_iterator(node)
+        if along is None or not is_reduction(node) or not has_plain_loops(sch, block):
             return [sch]
         fits = [fit for fit in find_fits(node, target) if not self.only or fit.known.name in self.only]
         for fit in sorted(fits, key=lambda fit: fit.rank):
@@ -173,7 +173,7 @@ class Fit:
 
     def again(self, sch: Schedule, block: BlockRV) -> Operands:
         """The operands, in the same order, after the block has got others to read."""
-        store = only_store(sch.get(block))
+        store = find_only_store(sch.get(block))
         assert store is not None
         for fit in match_intrinsic(self.intrinsic, store.value):
             if all(load.indices is self.operands[b].indices for b, load in fit.items()):
@@ -194,7 +194,7 @@ class Fit:
 
 
 def find_fits(node: ir.Block, target: Target) -> Iterator[Fit]:
-    store = only_store(node)
+    store = find_only_store(node)
     for name, known in ir.INSTRUCTIONS.items():
         if store is not None and all(map(target.has, known.features)):
             for operands in match_intrinsic(INTRINSICS[name], store.value):

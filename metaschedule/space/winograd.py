@@ -22,15 +22,15 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.analysis.minimal_filter import MOST_POINTS
 from ..schedule.primitive.winograd import POINTS
 from ..target import Target
-from .facts import (
+from .block_predicates import (
     attempt,
     extent,
+    find_only_store,
+    find_vector_iterator,
+    has_plain_loops,
     has_reuse,
     loads,
     mentions,
-    only_store,
-    plain_loops,
-    vector_iterator,
     volume,
 )
 from .register_tiling import MOST_WASTE, tile
@@ -42,7 +42,7 @@ from .winograd_tiles import (
     LEAST_TERMS,
     Window,
     filter_tiles,
-    finished,
+    find_result_block,
     tiles_of,
     windows,
 )
@@ -65,13 +65,13 @@ class Winograd:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
-        columns = vector_iterator(node)
-        if columns is None or not has_reuse(node) or not plain_loops(sch, block) or is_sparse(sch, node):
+        columns = find_vector_iterator(node)
+        if columns is None or not has_reuse(node) or not has_plain_loops(sch, block) or is_sparse(sch, node):
             return [sch]
         made: list[Schedule] = []
         for chosen in filters(node, columns, target)[:1]:
             for columns_first in (False, True):
-                made += attempt(sch, filtered, block, chosen, columns_first, target)
+                made += attempt(sch, schedule_filter, block, chosen, columns_first, target)
         for tiles in tiles_of(node, target):
             made += attempt(sch, filter_tiles, block, tiles)
         return [*made, sch]
@@ -111,13 +111,15 @@ def best(window: Window) -> Filter | None:
     return Filter(window.along, size, window.results * window.taps / (work(size) or 1))
 
 
-def filtered(sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool, target: Target) -> None:
+def schedule_filter(
+    sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool, target: Target
+) -> None:
     node: Block = sch.get(block)
     loop = sch.get_loops(block)[[it.var is chosen.along for it in node.iters].index(True)]
     data, weights, products = sch.winograd(block, loop, chosen.tile)
     for stage in (data, weights):
         transform(sch, stage, target)
-    result, along = finished(sch, block, chosen.along)
+    result, along = find_result_block(sch, block, chosen.along)
     chunks = cut(sch, result, along, chosen.tile, target)
     sch.compute_at(products, chunks[-1])
     sch.parallel(sch.fuse(*chunks) if len(chunks) > 1 else chunks[0])
@@ -128,7 +130,7 @@ def filtered(sch: Schedule, block: BlockRV, chosen: Filter, columns_first: bool,
 
 def contiguous(node: Block) -> Var:
     """The iterator that results are contiguous along."""
-    found = vector_iterator(node)
+    found = find_vector_iterator(node)
     if found is None:
         raise ScheduleError(f"results of block {node.name!r} are not contiguous along any iterator")
     return found
@@ -145,7 +147,7 @@ def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
     outer = [v for v in loops if v is not columns and v is not points]
     inner, width = loops[columns], sizes[columns]
     sch.reorder(*[loops[v] for v in outer], inner)
-    while width < lanes and outer and goes_on(node, outer[-1], sizes[outer[-1]], width):
+    while width < lanes and outer and is_contiguous_step(node, outer[-1], sizes[outer[-1]], width):
         width *= sizes[outer[-1]]
         inner = sch.fuse(loops[outer.pop()], inner)
     vectors, inner = sch.split(inner, [None, min(lanes, width)])
@@ -163,9 +165,9 @@ def transform(sch: Schedule, block: BlockRV, target: Target) -> None:
         sch.annotate(padding, CLAIMED.key, "Winograd")
 
 
-def goes_on(node: Block, var: Var, size: int, width: int) -> bool:
+def is_contiguous_step(node: Block, var: Var, size: int, width: int) -> bool:
     """Whether what a block reads and writes for the next value of an iterator is `width` elements further."""
-    store = only_store(node)
+    store = find_only_store(node)
     assert store is not None
     return size == 1 or all(stride(x, var) == width for x in (store, *loads(node)))
 
@@ -174,7 +176,7 @@ def cut(sch: Schedule, block: BlockRV, along: Var, size: int, target: Target) ->
     """Cut the results into chunks, of which each has whole lines along the filter; in one, a tile of results
     is unrolled around a vector of columns. Gives the loops over chunks."""
     node: Block = sch.get(block)
-    columns = vector_iterator(node)
+    columns = find_vector_iterator(node)
     lanes = target.lanes(node.writes[0].buffer.dtype)
     chunks: list[LoopRV] = []
     lines: list[LoopRV] = []

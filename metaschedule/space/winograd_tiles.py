@@ -19,7 +19,7 @@ from ..errors import ScheduleError
 from ..ir import Block, Load, Var
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import epilogue, extent, is_output, is_spatial, loads, mentions, only_store
+from .block_predicates import extent, find_epilogue, find_only_store, is_output, is_spatial, loads, mentions
 
 LEAST_COLUMNS = 2  # vectors of results that share a transformed element, for the transform to pay
 LEAST_TERMS = 16  # of a sum besides the taps
@@ -117,14 +117,14 @@ def filter_tiles(sch: Schedule, block: BlockRV, chosen: Tiles) -> None:
     products = sch.winograd(block, [loops[n] for n in along], chosen.sizes)[2]
     sch.matrix_product(products)
     if not moved:
-        finished(sch, block, chosen.windows[-1].along)
+        find_result_block(sch, block, chosen.windows[-1].along)
 
 
 def channels_last(sch: Schedule, block: BlockRV, chosen: Tiles) -> list[int]:
     """Store data and results with their channels last, if they are not; gives the places of the filtered
     iterators then, nothing if everything is as it was."""
     node: Block = sch.get(block)
-    store = only_store(node)
+    store = find_only_store(node)
     assert store is not None
     into = channels_behind(chosen.data.indices, chosen.terms)
     out = channels_behind(store.indices, chosen.columns)
@@ -159,17 +159,17 @@ def producer(sch: Schedule, load: Load) -> BlockRV | None:
     """The stage that computes what is loaded element by element, in the order of its own iterators."""
     blocks = [b for b in sch.state.nodes.values() if isinstance(b, Block)]
     for b in blocks:
-        store = only_store(b)
+        store = find_only_store(b)
         if store is not None and store.buffer is load.buffer:
             plain = is_spatial(b) and all(it.var is i for it, i in zip(b.iters, store.indices))
             return sch.get_block(b.name) if plain else None
     return None
 
 
-def finished(sch: Schedule, block: BlockRV, along: Var) -> tuple[BlockRV, Var]:
+def find_result_block(sch: Schedule, block: BlockRV, along: Var) -> tuple[BlockRV, Var]:
     """The block that stores results, and its iterator along the filter: an epilogue takes the results in."""
-    after = epilogue(sch, block)
-    store = only_store(sch.get(block))
+    after = find_epilogue(sch, block)
+    store = find_only_store(sch.get(block))
     assert store is not None
     if after is None:
         return block, along

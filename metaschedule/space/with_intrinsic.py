@@ -10,7 +10,7 @@ from ..ir.annotations import CLAIMED, TENSORIZE
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.intrinsics import get_intrinsic
 from ..target import Target
-from .facts import is_reduction, only_store, plain_loops
+from .block_predicates import find_only_store, has_plain_loops, is_reduction
 from .multi_level_tiling import MultiLevelTiling
 
 
@@ -26,7 +26,7 @@ class MultiLevelTilingWithIntrinsic(MultiLevelTiling):
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
-        if not is_reduction(node) or only_store(node) is None or not plain_loops(sch, block):
+        if not is_reduction(node) or find_only_store(node) is None or not has_plain_loops(sch, block):
             return [sch]
         trial = sch.fork()
         self.tile(trial, block, None, None)  # refuses now, with its reason, what is refused in all forks

@@ -17,7 +17,7 @@ from ..affine.stride import coefficient
 from ..ir.annotations import SKIP_ZEROS
 from ..schedule import BlockRV, Schedule
 from ..target import Target
-from .facts import attempt, consumers, epilogue, has_reuse, is_spatial, loads, only_store
+from .block_predicates import attempt, consumers, find_epilogue, find_only_store, has_reuse, is_spatial, loads
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SkipZeros:
 
 def is_padding(block: ir.Block) -> bool:
     """Whether a stage copies where a condition holds, and stores zeros elsewhere."""
-    store = only_store(block)
+    store = find_only_store(block)
     value = store.value if store and is_spatial(block) else None
     return isinstance(value, ir.Select) and isinstance(value.b, ir.Const) and value.b.value == 0
 
@@ -51,7 +51,7 @@ def skip(sch: Schedule, block: BlockRV, padding: ir.Block, phases: dict[ir.Var, 
     sch.annotate(block, SKIP_ZEROS.key, 1)
     if not phases:
         return
-    after = epilogue(sch, block)
+    after = find_epilogue(sch, block)
     result = sch.get_block(after) if after else sch.cache_write(block, 0, "local")
     sch.transform_block_layout(block, in_phases([it.var for it in node.iters], phases))
     stored = [it.var for it in node.iters if it.kind == "spatial"]
@@ -61,7 +61,7 @@ def skip(sch: Schedule, block: BlockRV, padding: ir.Block, phases: dict[ir.Var, 
 
 def zero_strides(node: ir.Block, padding: ir.Block, load: ir.Load) -> dict[ir.Var, int]:
     """How far apart the data are along a spatial iterator: where the padding asks for `index % s == 0`."""
-    store = only_store(padding)
+    store = find_only_store(padding)
     assert store is not None
     assert isinstance(store.value, ir.Select)
     found: dict[ir.Var, int] = {}

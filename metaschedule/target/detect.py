@@ -14,7 +14,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from ..validation import checked
+from ..validation import check_arguments
 from .target import Target
 
 CPU = Path("/sys/devices/system/cpu")
@@ -51,7 +51,7 @@ def host_features() -> tuple[str, ...]:
     return tuple(sorted(flat.split(","))) if flat else ()
 
 
-@checked
+@check_arguments
 def missing_features(target: Target) -> list[str]:
     """Why code for `target` cannot run here: its architecture, or features this machine lacks."""
     here = native()

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..validation import checked
+from ..validation import check_arguments
 from . import detect
 from .target import Target
 
@@ -34,7 +34,7 @@ OPTIONS = ("cores", "vector_bytes", "vector_registers", "l1", "l2", "l3", "line"
 VECTOR_BITS = {"vlen": "riscv64", "sve": "aarch64"}  # options that give the assumed length in bits
 
 
-def named(
+def define_target(
     name: str, arch: str, cpu: str, features: str, l1: int = 32, l2: int = 512, l3: int = 8192
 ) -> Callable[[], Target]:
     """A target to make when asked for, because `cores` is this process's; cache sizes in KiB."""
@@ -49,7 +49,7 @@ def named(
     return make
 
 
-def assumed() -> Target:
+def assume_target() -> Target:
     """This machine, or what METASCHEDULE_TARGET says is to be taken for it."""
     if not (text := os.environ.get(VARIABLE)):
         return detect.native()
@@ -60,17 +60,17 @@ def assumed() -> Target:
 
 
 KNOWN: dict[str, Callable[[], Target]] = {
-    "native": assumed,
-    "x86-64": named("x86-64", "x86_64", "x86-64", V1, l2=256),
-    "x86-64-v2": named("x86-64-v2", "x86_64", "x86-64-v2", V2, l2=256),
-    "x86-64-v3": named("x86-64-v3", "x86_64", "x86-64-v3", V3),
-    "x86-64-v4": named("x86-64-v4", "x86_64", "x86-64-v4", V4, l2=1024),
-    "aarch64": named("aarch64", "aarch64", "generic", NEON, l1=64),
-    "riscv64": named("riscv64", "riscv64", "generic-rv64", RVV, l3=1024),
+    "native": assume_target,
+    "x86-64": define_target("x86-64", "x86_64", "x86-64", V1, l2=256),
+    "x86-64-v2": define_target("x86-64-v2", "x86_64", "x86-64-v2", V2, l2=256),
+    "x86-64-v3": define_target("x86-64-v3", "x86_64", "x86-64-v3", V3),
+    "x86-64-v4": define_target("x86-64-v4", "x86_64", "x86-64-v4", V4, l2=1024),
+    "aarch64": define_target("aarch64", "aarch64", "generic", NEON, l1=64),
+    "riscv64": define_target("riscv64", "riscv64", "generic-rv64", RVV, l3=1024),
 }
 
 
-@checked
+@check_arguments
 def resolve(target: str | Target = "native") -> Target:
     """A target from a name with options, or from a target (which is returned as it is).
 

@@ -34,7 +34,7 @@ class Extent(NamedTuple):
         return self.depth > MOST_DEPTH or self.nodes > MOST_NODES
 
 
-def measured(e: ir.Expr, known: dict[ir.Expr, Extent]) -> Extent:
+def measure_extent(e: ir.Expr, known: dict[ir.Expr, Extent]) -> Extent:
     """The extent of an expression; `known`: of those that were asked for before, and of their parts."""
     waiting = [e]
     while waiting:
@@ -65,7 +65,7 @@ def certain_operands(e: ir.Expr) -> tuple[ir.Expr, ...]:
 def cut(value: ir.Expr, name: str, stage: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
     """`value` with parts replaced by reads of stages, which `stage` makes, so that it is not too large."""
     known: dict[ir.Expr, Extent] = {}
-    if not measured(value, known).is_large:
+    if not measure_extent(value, known).is_large:
         return value
     new: dict[ir.Expr, ir.Expr] = {}
     waiting = [value]
@@ -78,9 +78,9 @@ def cut(value: ir.Expr, name: str, stage: Callable[[ir.Expr], ir.Expr]) -> ir.Ex
         if e in new:
             continue
         made = e if isinstance(e, (ir.Var, Component)) else ir.map_operands(e, lambda x: new.get(x, x))
-        if measured(made, known).is_large:
-            made = with_stages(made, stage, known)
-        extent = measured(made, known)
+        if measure_extent(made, known).is_large:
+            made = cut_into_stages(made, stage, known)
+        extent = measure_extent(made, known)
         if extent.depth > MOST_UNCUT_DEPTH or extent.nodes > MOST_UNCUT_NODES:
             raise ValueError(
                 f"{name}: an expression of {extent.nodes} operations, {extent.depth} inside each "
@@ -90,7 +90,7 @@ def cut(value: ir.Expr, name: str, stage: Callable[[ir.Expr], ir.Expr]) -> ir.Ex
     return new[value]
 
 
-def with_stages(e: ir.Expr, stage: Callable[[ir.Expr], ir.Expr], known: dict[ir.Expr, Extent]) -> ir.Expr:
+def cut_into_stages(e: ir.Expr, stage: Callable[[ir.Expr], ir.Expr], known: dict[ir.Expr, Extent]) -> ir.Expr:
     """`e` with its large operands read from stages, those that are evaluated wherever it is."""
     certain = set(certain_operands(e))
     return ir.map_operands(e, lambda x: stage(x) if x in certain and is_worth_a_stage(x, known) else x)

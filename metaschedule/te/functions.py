@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from .. import ir
 from ..ir import all_of as conjunction
-from ..validation import checked
+from ..validation import check_arguments
 
 
 def _of_one(name: str) -> Callable[[ir.Operand], ir.Expr]:
@@ -53,7 +53,7 @@ def pow(x: ir.Operand, y: ir.Operand) -> ir.Expr:
     return ir.call("pow", x, y)
 
 
-@checked
+@check_arguments
 def all_of(*conditions: ir.Expr | Iterable[ir.Expr]) -> ir.Expr:
     """Whether all conditions hold, tested in order and only as far as needed.
 
@@ -65,7 +65,7 @@ def all_of(*conditions: ir.Expr | Iterable[ir.Expr]) -> ir.Expr:
     return conjunction(_flat(conditions))
 
 
-@checked
+@check_arguments
 def any_of(*conditions: ir.Expr | Iterable[ir.Expr]) -> ir.Expr:
     """Whether any condition holds, tested in order and only as far as needed."""
     result: ir.Expr = ir.const(False)

@@ -11,13 +11,13 @@ from typing import Any
 
 from .. import ir
 from ..arith import Domain
-from ..validation import checked
+from ..validation import check_arguments
 from ..verifier import verify
 from .reduction import Reduction
 from .tensor import Stage, Tensor
 
 
-@checked
+@check_arguments
 def program(
     inputs: Tensor | Sequence[Tensor], outputs: Tensor | Sequence[Tensor], name: str = "main"
 ) -> ir.Program:
@@ -220,7 +220,7 @@ class StageLowering:
         reads = regions([*(it.extent for it in frame.iters), *results])
         if reduction is not None:
             held = [ir.Load(b, point) for b in targets]
-            results = reduction.reducer.combined(reduction, held, results)
+            results = reduction.reducer.combine_values(reduction, held, results)
         result: ir.Stmt = ir.Block(
             self.block_names.fresh(name),
             tuple(frame.iters),

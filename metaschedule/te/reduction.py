@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..validation import checked, shown
+from ..validation import check_arguments, describe_value
 from .tensor import Tensor, check_extent, dynamic
 
 
@@ -45,24 +45,24 @@ class Reducer:
         several = isinstance(values, tuple)
         exprs = tuple([expression(v, self.name) for v in (values if several else (values,))])
         reduction = Reduction(self, exprs, check_axes(axis, self.name), several)
-        self.combined(reduction, exprs, exprs)  # fails here, beside the user's call, or never
+        self.combine_values(reduction, exprs, exprs)  # fails here, beside the user's call, or never
         parts = tuple([Component(reduction, at) for at in range(len(exprs))])
         return parts if several else parts[0]
 
     def identities(self, reduction: Reduction) -> tuple[ir.Expr, ...]:
         dtypes = [value.dtype for value in reduction.values]
-        return self._typed("identity", self.identity(*dtypes), reduction)
+        return self._convert("identity", self.identity(*dtypes), reduction)
 
-    def combined(
+    def combine_values(
         self, reduction: Reduction, left: Sequence[ir.Expr], right: Sequence[ir.Expr]
     ) -> tuple[ir.Expr, ...]:
         if reduction.several:
             result = self.combine(tuple(left), tuple(right))
         else:
             result = self.combine(left[0], right[0])
-        return self._typed("combine", result, reduction)
+        return self._convert("combine", result, reduction)
 
-    def _typed(self, what: str, result: Any, reduction: Reduction) -> tuple[ir.Expr, ...]:
+    def _convert(self, what: str, result: Any, reduction: Reduction) -> tuple[ir.Expr, ...]:
         """What a user's function returned, as one expression per value and of the value's dtype."""
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(reduction.values):
@@ -110,7 +110,7 @@ class Component(ir.Expr):
 # --- what users call ----------------------------------------------------------------------------
 
 
-@checked
+@check_arguments
 def reduce_axis(extent: Any, name: str = "k") -> Any:
     """A variable to reduce over: `extent` values from 0, or `(low, high)` with `high` left out.
 
@@ -118,7 +118,9 @@ def reduce_axis(extent: Any, name: str = "k") -> Any:
     elements of tensors (triangular loops, adaptive pooling, compressed sparse rows).
     """
     if isinstance(extent, tuple) and len(extent) != 2:
-        raise ValueError(f"reduce_axis {name}: extent must be a number or (low, high), got {shown(extent)}")
+        raise ValueError(
+            f"reduce_axis {name}: extent must be a number or (low, high), got {describe_value(extent)}"
+        )
     low, high = extent if isinstance(extent, tuple) else (0, extent)
     for bound in (low, high):
         if isinstance(bound, ir.Expr):
@@ -133,7 +135,7 @@ def reduce_axis(extent: Any, name: str = "k") -> Any:
     return Axis(name, low, count)
 
 
-@checked
+@check_arguments
 def reducer(
     combine: Callable[[Any, Any], Any], identity: Callable[..., Any], name: str = "reduce"
 ) -> Reducer:
@@ -152,21 +154,21 @@ def reducer(
 
 def sum(value: ir.Operand, axis: Any) -> ir.Expr:
     """The sum, accumulated in the dtype of `value`: cast it first if that is too narrow."""
-    return reduced(SUM, value, axis)
+    return reduce_over(SUM, value, axis)
 
 
 def prod(value: ir.Operand, axis: Any) -> ir.Expr:
-    return reduced(PROD, value, axis)
+    return reduce_over(PROD, value, axis)
 
 
 def min(value: ir.Operand, axis: Any) -> ir.Expr:
     """The smallest value; NaN if there is a NaN; infinity (or the dtype's limit) of nothing."""
-    return reduced(MIN, value, axis)
+    return reduce_over(MIN, value, axis)
 
 
 def max(value: ir.Operand, axis: Any) -> ir.Expr:
     """The largest value; NaN if there is a NaN; -infinity (or the dtype's limit) of nothing."""
-    return reduced(MAX, value, axis)
+    return reduce_over(MAX, value, axis)
 
 
 def argmax(value: ir.Operand, axis: Any, dtype: str = ir.INDEX) -> ir.Expr:
@@ -183,7 +185,7 @@ def argmin(value: ir.Operand, axis: Any, dtype: str = ir.INDEX) -> ir.Expr:
     return _position("argmin", "<", value, axis, dtype)
 
 
-def reduced(reducer: Reducer, value: ir.Operand, axis: Any) -> ir.Expr:
+def reduce_over(reducer: Reducer, value: ir.Operand, axis: Any) -> ir.Expr:
     if isinstance(value, tuple):
         raise TypeError(f"{reducer.name}: value must be one expression, got a tuple: see te.reducer")
     return reducer(value, axis)

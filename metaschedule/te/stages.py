@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from .. import ir
-from ..validation import checked
+from ..validation import check_arguments
 from .cut import cut
 from .reduction import Axis, Component, Reducer, Reduction, Replace, expression, rebuild, unbound
 from .tensor import Bounds, Stage, Tensor, check_extents
@@ -38,7 +38,7 @@ def compute(
     axes: Sequence[str] | None = ...,
     layout: ir.Layout | None = ...,
 ) -> tuple[Tensor, ...]: ...
-@checked
+@check_arguments
 def compute(
     shape: Any,
     f: Callable[..., Any],
@@ -176,7 +176,7 @@ def join(reductions: list[Reduction]) -> tuple[Reduction, dict[Reduction, int]] 
         result: tuple[ir.Expr, ...] = ()
         for r in distinct:
             part = slice(offsets[r], offsets[r] + len(r.values))
-            result += r.reducer.combined(r, a[part], b[part])
+            result += r.reducer.combine_values(r, a[part], b[part])
         return result
 
     def identity(*_: str) -> tuple[ir.Expr, ...]:
@@ -234,8 +234,8 @@ class Hoist:
         key = (r, *guard)
         r = Replace(self.values).reduction(r)
         if guard:
-            r = guarded(r, ir.all_of(guard))
-        used = self.used(r)
+            r = guard_reduction(r, ir.all_of(guard))
+        used = self.variables_used(r)
         fresh: dict[ir.Var, ir.Expr] = {}
         indices: list[ir.Var] = []
         shape: list[int] = []
@@ -256,7 +256,7 @@ class Hoist:
         self.done[key] = tensors, tuple([v - self.scope[v][0] for v in used])
         return self.done[key]
 
-    def used(self, r: Reduction) -> list[ir.Var]:
+    def variables_used(self, r: Reduction) -> list[ir.Var]:
         """The variables in scope that `r` depends on, also through the bounds of other axes."""
         found: set[ir.Var] = set()
         todo = list(unbound(Component(r, 0)))
@@ -269,7 +269,7 @@ class Hoist:
         return [v for v in self.scope if v in found]
 
 
-def guarded(r: Reduction, condition: ir.Expr) -> Reduction:
+def guard_reduction(r: Reduction, condition: ir.Expr) -> Reduction:
     """`r` where the condition holds, its identity elsewhere, reading nothing there."""
     if isinstance(condition, ir.Const) and condition.value:
         return r

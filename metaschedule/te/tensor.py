@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from .. import ir
-from ..validation import checked
+from ..validation import check_arguments
 
 if TYPE_CHECKING:
     from .reduction import Reduction
@@ -117,7 +117,7 @@ def dynamic(got: Any) -> str:
     return f", got {text}; dynamic shapes are not supported: make one program per shape"
 
 
-@checked
+@check_arguments
 def placeholder(
     shape: Any,
     dtype: str = "float32",
@@ -142,7 +142,7 @@ make one program per shape
     return Tensor(name, check_extents(shape, name), ir.check_dtype(dtype), constant, layout=layout)
 
 
-@checked
+@check_arguments
 def table(values: Any, dtype: str | None = None, name: str = "table") -> Tensor:
     """A small array whose values are part of the program.
 
@@ -161,7 +161,7 @@ def table(values: Any, dtype: str | None = None, name: str = "table") -> Tensor:
     return Tensor(name, array.shape, ir.check_dtype(array.dtype), data=array)
 
 
-@checked
+@check_arguments
 def constant(value: Any, dtype: str | None = None, name: str = "table") -> Any:
     """A constant: of a number an expression, of a sequence or array an embedded table.
 

@@ -28,15 +28,15 @@ from torch.utils._pytree import (
 )
 
 from ..runtime import Executable, Kernel, StorageError
-from ..runtime.storage import written_whole
-from ..validation import checked
-from .backend import Options, built
+from ..runtime.storage import write_atomically
+from ..validation import check_arguments
+from .backend import Options, build_runner
 from .capture import capture_exported
 from .fallback import attempt
 from .kernels import Compiled
 from .plan import Plan
 from .runner import Runner
-from .stored import decoded, encoded, plan_from_json, plan_to_json, structure
+from .stored import decode, encode, plan_from_json, plan_to_json, structure
 from .tasks import DatabaseLike
 
 VERSION = 3
@@ -79,7 +79,9 @@ class Artefact:
                 leaf = torch.from_numpy(leaf)
             if fixed is not TENSOR:
                 if isinstance(leaf, torch.Tensor) or leaf != fixed:
-                    raise ValueError(f"argument {number} was {fixed!r} when exported, got {shown(leaf)}")
+                    raise ValueError(
+                        f"argument {number} was {fixed!r} when exported, got {describe_leaf(leaf)}"
+                    )
                 continue
             shape, dtype = next(expected)
             if not isinstance(leaf, torch.Tensor):
@@ -88,11 +90,13 @@ class Artefact:
                 )
             got = tuple(leaf.shape), str(leaf.dtype).removeprefix("torch.")
             if got != (shape, dtype) or leaf.device.type != "cpu":
-                raise ValueError(f"argument {number} must be {dtype}{list(shape)} on cpu, got {shown(leaf)}")
+                raise ValueError(
+                    f"argument {number} must be {dtype}{list(shape)} on cpu, got {describe_leaf(leaf)}"
+                )
             found.append(leaf)
         return found
 
-    @checked
+    @check_arguments
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file that `load` reads, in any process on a machine like this one; whole or not at all."""
         plan = self.plan
@@ -101,13 +105,13 @@ class Artefact:
             "plan": plan_to_json(plan),
             "takes": treespec_dumps(self.takes),
             "gives": treespec_dumps(self.gives),
-            "fixed": [encoded(value) if value is not TENSOR else {"tensor": True} for value in self.fixed],
+            "fixed": [encode(value) if value is not TENSOR else {"tensor": True} for value in self.fixed],
             "kernels": [{**c.kernel.kernel.to_json(), "llvm": ""} for c in plan.kernels],
         }
         parts = {"model.json": json.dumps(content).encode()}
         parts |= {f"kernels/{n}.o": compiled.kernel.code for n, compiled in enumerate(plan.kernels)}
         parts |= {f"constants/{n}": as_bytes(t).numpy().tobytes() for n, t in enumerate(plan.constants)}
-        with written_whole(path) as file, zipfile.ZipFile(file, "w") as archive:
+        with write_atomically(path) as file, zipfile.ZipFile(file, "w") as archive:
             for name, data in parts.items():
                 archive.writestr(name, data)
             archive.writestr(DIGEST, digest(parts))
@@ -143,7 +147,7 @@ def compile(exported: ExportedProgram, *, database: DatabaseLike = None, strict:
     leaves = tree_leaves(exported.example_inputs)
     fixed = [TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     with torch.no_grad():
-        runner = attempt(lambda: built(capture_exported(exported), Options(database)), strict)
+        runner = attempt(lambda: build_runner(capture_exported(exported), Options(database)), strict)
     if runner is None:
         return EagerArtefact(exported)
     takes, gives = exported.call_spec.in_spec, exported.call_spec.out_spec
@@ -152,7 +156,7 @@ def compile(exported: ExportedProgram, *, database: DatabaseLike = None, strict:
     return Artefact(runner, takes, gives, fixed)
 
 
-@checked
+@check_arguments
 def load(path: str | os.PathLike[str]) -> Artefact:
     """The model that `Artefact.save` wrote; nothing is traced, tuned or compiled."""
     with open(path, "rb") as file:
@@ -166,19 +170,19 @@ def load(path: str | os.PathLike[str]) -> Artefact:
                 raise StorageError(f"{path}: has format {content['version']}, this version reads {VERSION}")
             if parts.pop(DIGEST) != digest(parts):
                 raise StorageError(f"{path}: damaged or edited: its content is not what its digest says")
-            return unpacked(content, parts)
+            return unpack(content, parts)
         except UNREADABLE as error:
             raise StorageError(f"{path}: not a saved model, or a damaged one: {error}") from error
 
 
-def unpacked(content: Mapping[str, Any], parts: Mapping[str, bytes]) -> Artefact:
+def unpack(content: Mapping[str, Any], parts: Mapping[str, bytes]) -> Artefact:
     kernels = [
         Compiled(Executable(Kernel.from_json(k), code=parts[f"kernels/{n}.o"]), None, None)
         for n, k in enumerate(content["kernels"])
     ]
     plan = plan_from_json(content["plan"], kernels, lambda n: parts[f"constants/{n}"])
     takes, gives = (structure(content[which]) for which in ("takes", "gives"))
-    fixed = [TENSOR if value == {"tensor": True} else decoded(value) for value in content["fixed"]]
+    fixed = [TENSOR if value == {"tensor": True} else decode(value) for value in content["fixed"]]
     return Artefact(Runner(plan), takes, gives, fixed)
 
 
@@ -197,7 +201,7 @@ def in_order(kwargs: dict[str, Any], takes: TreeSpec) -> dict[str, Any]:
     return {name: kwargs[name] for name in names} if set(names) == set(kwargs) else kwargs
 
 
-def shown(leaf: Any) -> str:
+def describe_leaf(leaf: Any) -> str:
     if not isinstance(leaf, torch.Tensor):
         return repr(leaf)
     return f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)} on {leaf.device.type}"

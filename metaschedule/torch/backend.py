@@ -27,14 +27,14 @@ from .. import database as databases
 from ..runtime import KernelError
 from ..target import resolve
 from .capture import capture, decompositions
-from .copies import copied_inputs
+from .copies import copy_inputs
 from .fallback import GradientsRequired, attempt, give_up
 from .graph import Graph, Spec
 from .kernels import Compiler
-from .pipeline import pieces
-from .plan import EagerStep, Plan, planned
+from .pipeline import fuse_graph
+from .plan import EagerStep, Plan, plan_calls
 from .runner import Runner, Unexpected
-from .tasks import opened, tasks, tune_programs
+from .tasks import open_database, tasks, tune_programs
 from .weights import Weights
 
 log = logging.getLogger("metaschedule")
@@ -72,7 +72,7 @@ def backend(
 ) -> Callable[..., Any]:
     """What Dynamo calls with each graph of a model."""
     chosen = options_of(options)
-    return functional(module, inputs, lambda graph: built(graph, chosen), chosen.strict)
+    return functional(module, inputs, lambda graph: build_runner(graph, chosen), chosen.strict)
 
 
 def functional(
@@ -102,7 +102,7 @@ def functional(
             )(module, inputs)
 
     run = attempt(make, strict) or module.forward
-    return (lambda *args: run(*copied_inputs(args, written))) if copy else run
+    return (lambda *args: run(*copy_inputs(args, written))) if copy else run
 
 
 def keep_assertions(module: torch.fx.GraphModule) -> None:
@@ -154,15 +154,15 @@ def metadata() -> Any:
     return found
 
 
-def built(graph: Graph, options: Options) -> Runner:
+def build_runner(graph: Graph, options: Options) -> Runner:
     """Compile a graph, after tuning it if that is asked for."""
     threads = torch.get_num_threads()
-    parts = pieces(graph)
-    with opened(options.database, readonly=not options.trials) as database:
+    parts = fuse_graph(graph)
+    with open_database(options.database, readonly=not options.trials) as database:
         if options.trials:
             tune_programs(tasks([parts]), database=database, trials=options.trials)
         target = resolve("native").with_cores(threads)
-        plan = planned(parts, Compiler(target, database), threads)
+        plan = plan_calls(parts, Compiler(target, database), threads)
     report(plan)
     return Runner(plan)
 
@@ -244,13 +244,13 @@ class Specialised:
             self._settle_weights(args)
         key = self._key(args)
         if key not in self.known:
-            self.known = {**self.known, key: self._built(args)}
+            self.known = {**self.known, key: self._build(args)}
         del before
         return self.known[key]
 
     def _settle_weights(self, args: list[Any]) -> None:
         """Forget what was built with weights that are no more; take none as constant that changes often."""
-        changed = [] if self.weights is None else self.weights.changed(args)
+        changed = [] if self.weights is None else self.weights.find_changed(args)
         if changed:
             self.changes += 1
             self.known = {key: found for key, found in self.known.items() if found.runner is None}
@@ -260,7 +260,7 @@ class Specialised:
         self.weights = Weights(args, self.places)
         self.others = [i for i in range(len(args)) if i not in set(self.places)]
 
-    def _built(self, args: list[Any]) -> Specialisation:
+    def _build(self, args: list[Any]) -> Specialisation:
         if len(self.known) >= MOST_SHAPES:
             log.warning("more than %d shapes of one graph: the others run in eager", MOST_SHAPES)
             self.full = True
@@ -284,7 +284,7 @@ class Specialised:
             self.seen[surprise.name] = surprise.results
             others = {k: found for k, found in self.known.items() if k != key}
             self.known = others
-            self.known = {**others, key: self._built(args)}
+            self.known = {**others, key: self._build(args)}
 
     def _fail(self, args: list[Any], failure: KernelError) -> list[Any]:
         """A kernel has failed: eager says why, in its own words."""

@@ -109,9 +109,9 @@ class Recorder(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         if n.op == "placeholder":
-            return self.added(n, self.given[n])
+            return self.add_input(n, self.given[n])
         if n.op == "get_attr":
-            return self.added(n, self.fetch_attr(str(n.target)), constant=True)
+            return self.add_input(n, self.fetch_attr(str(n.target)), constant=True)
         if n.op == "output":
             outputs = n.args[0] if isinstance(n.args[0], (list, tuple)) else [n.args[0]]
             self.recorded.outputs = self.ours(list(outputs))
@@ -130,7 +130,7 @@ class Recorder(torch.fx.Interpreter):
     def reads_tensors(self, node: torch.fx.Node) -> bool:
         return any(read in self.values for read in node.all_input_nodes)
 
-    def added(self, node: torch.fx.Node, given: Any, constant: bool = False) -> Any:
+    def add_input(self, node: torch.fx.Node, given: Any, constant: bool = False) -> Any:
         """What stands for an argument or an attribute of the module."""
         if not isinstance(given, torch.Tensor):
             return given
@@ -149,7 +149,7 @@ class Recorder(torch.fx.Interpreter):
             result is not None or not self.reads_tensors(node) or target is METADATA
         ):
             return result  # the size of something, or an assertion about sizes that held
-        result = self.corrected(node, result)
+        result = self.correct_dtypes(node, result)
         results = tensors_in(result)
         for tensor in results:
             check_dense(tensor)
@@ -168,7 +168,7 @@ class Recorder(torch.fx.Interpreter):
             self.values[node] = call.result
         return result
 
-    def corrected(self, node: torch.fx.Node, result: Any) -> Any:
+    def correct_dtypes(self, node: torch.fx.Node, result: Any) -> Any:
         """The results of a node in the dtypes that it has been seen to give."""
         if node.name not in self.seen:
             return result

@@ -28,11 +28,13 @@ def torch_dtype(name: str) -> torch.dtype:
     return getattr(torch, name)
 
 
-def promoted(*operands: te.Tensor | complex, promotion: Promotion = Promotion.DEFAULT) -> tuple[str, str]:
+def promote_dtypes(
+    *operands: te.Tensor | complex, promotion: Promotion = Promotion.DEFAULT
+) -> tuple[str, str]:
     """The dtypes that torch computes in and gives, of tensors and Python numbers together.
 
     >>> x = te.placeholder((4,), "float16", name="x")
-    >>> promoted(x, 2.5), promoted(te.placeholder((4,), "int32"), 2.5)
+    >>> promote_dtypes(x, 2.5), promote_dtypes(te.placeholder((4,), "int32"), 2.5)
     (('float32', 'float16'), ('float32', 'float32'))
     """
     computed, given = elementwise_dtypes(*map(_stand_in, operands), type_promotion_kind=promotion)

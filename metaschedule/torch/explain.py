@@ -17,30 +17,30 @@ from ..search import Result
 from ..target import resolve
 from .backend import functional
 from .capture import capture_exported
-from .copies import untouched
+from .copies import on_copies
 from .fallback import REASONS
 from .fuse import Group
 from .graph import Graph
-from .pipeline import Pieces, pieces
-from .tasks import DatabaseLike, opened, tasks, tune_programs
+from .pipeline import FusedGraph, fuse_graph
+from .tasks import DatabaseLike, open_database, tasks, tune_programs
 
 
-def models(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[Pieces]:
+def models(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[FusedGraph]:
     """The graphs of a model, in pieces: several where Dynamo cannot trace it in one. A copy of it is run
     once, in eager."""
     if isinstance(model, ExportedProgram):
-        return [pieces(capture_exported(model))]
-    found: list[Pieces] = []
+        return [fuse_graph(capture_exported(model))]
+    found: list[FusedGraph] = []
 
     def look(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         def keep(graph: Graph) -> None:
-            found.append(pieces(graph))
+            found.append(fuse_graph(graph))
 
         return functional(module, inputs, keep, copy=True)
 
     failures = REASONS.total()
     for _ in range(2):
-        with torch.no_grad(), untouched(model, args, kwargs) as (own, own_args, own_kwargs):
+        with torch.no_grad(), on_copies(model, args, kwargs) as (own, own_args, own_kwargs):
             torch.compile(own, backend=look)(*own_args, **own_kwargs)
         if found or REASONS.total() > failures:
             return found
@@ -118,7 +118,7 @@ def explain(
     rows: dict[str, Row] = {
         reason: Row("whole graph", [], count, reason, None) for reason, count in (REASONS - before).items()
     }
-    with opened(database, readonly=True) as db:
+    with open_database(database, readonly=True) as db:
         for one in found:
             for group in one.groups:
                 program = one.programs.get(group)
@@ -162,6 +162,6 @@ def tune(
     found = tasks(graphs)
     eager = Counter((g.name, g.eager) for one in graphs for g in one.groups if g.eager)
     details = {"eager": [[name, why, times] for (name, why), times in eager.most_common()]}
-    with opened(database) as db:
+    with open_database(database) as db:
         options = {"label": type(model).__name__, "details": details, **options}
         return tune_programs(found, db, show, trials=trials, minutes=minutes, **options)

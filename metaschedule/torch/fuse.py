@@ -38,10 +38,10 @@ from functools import cached_property
 from .. import te
 from ..errors import InternalError
 from ..ir import Call, Layout, Program, subexpressions
-from ..space.facts import EXPENSIVE
+from ..space.block_predicates import EXPENSIVE
 from ..te.lower import program_between
 from .fallback import about
-from .graph import Graph, Node, Spec, Value, Window, values_in, with_values
+from .graph import Graph, Node, Spec, Value, Window, map_values, values_in
 from .lowering import LOWERINGS, Kind, NotLowered, lower
 from .rows import join_rows
 from .windows import CUTS, whole, window_of
@@ -122,7 +122,7 @@ def fuse(graph: Graph) -> list[Group]:
     for node in reversed(graph.nodes):
         fusion.try_prologue(node)
     join_rows(fusion)
-    return fusion.finished()
+    return fusion.finish()
 
 
 class Fusion:
@@ -146,7 +146,7 @@ class Fusion:
         try:
             with about(node):
                 self.tensors |= {v: placeholder(v) for v in node.reads if v not in self.tensors}
-                results = lowered(node, self.tensors, self.read)
+                results = lower_node(node, self.tensors, self.read)
         except NotLowered as why:
             return Facts(Kind.HEAVY, eager=str(why))
         before = {self.tensors[v] for v in node.reads}  # what only moves on has been computed
@@ -201,7 +201,7 @@ class Fusion:
         for node in own.nodes:
             self.group[node] = group
 
-    def finished(self) -> list[Group]:
+    def finish(self) -> list[Group]:
         for node in self.graph.nodes:  # a view behind another one follows it
             self.release_window(node)
         groups = list(dict.fromkeys(self.group.values()))
@@ -282,12 +282,14 @@ def placeholder(value: Value, name: str = "x", constant: bool = False) -> te.Ten
         raise NotLowered(str(why)) from None
 
 
-def lowered(node: Node, known: Mapping[Value, te.Tensor], read: set[Value]) -> tuple[te.Tensor | None, ...]:
+def lower_node(
+    node: Node, known: Mapping[Value, te.Tensor], read: set[Value]
+) -> tuple[te.Tensor | None, ...]:
     """The results of a node as tensor expressions of what it reads."""
     if not all(math.prod(v.shape) for v in [*node.reads, *node.results] if v in known or v in read):
         raise NotLowered("it has no elements")
     outputs: list[Spec | None] = [v.spec if v in read else None for v in node.results]
-    args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
+    args, kwargs = map_values((node.args, node.kwargs), known.__getitem__)
     return lower(node.target, args, kwargs, outputs)
 
 

@@ -89,7 +89,7 @@ class Node:
 
     def change_reads(self, change: Callable[[Value], Value]) -> None:
         """Read other values in their place."""
-        self.args, self.kwargs = with_values((self.args, self.kwargs), change)
+        self.args, self.kwargs = map_values((self.args, self.kwargs), change)
         self.reads = list(dict.fromkeys(map(change, self.reads)))
 
     @property
@@ -106,7 +106,9 @@ class Node:
 
     def __repr__(self) -> str:
         results = ", ".join(map(repr, self.results)) or "()"
-        arguments = [shown(a) for a in self.args] + [f"{k}={shown(v)}" for k, v in self.kwargs.items()]
+        arguments = [describe_argument(a) for a in self.args] + [
+            f"{k}={describe_argument(v)}" for k, v in self.kwargs.items()
+        ]
         return f"{results} = {self.target}({', '.join(arguments)})"
 
 
@@ -145,7 +147,7 @@ class Graph:
         """Add a call, at the end or `before` a node, and return its first result. Shapes and dtypes of the
         `results` must be told for operators of ours; for ATen's torch is asked."""
         if results is None:
-            results = inferred(target, args, kwargs)
+            results = infer_specs(target, args, kwargs)
         return self.add(target, args, kwargs, results, name, before).result
 
     def add(
@@ -178,10 +180,6 @@ class Graph:
             node.change_reads(lambda v: new if v is old else v)
         self.outputs = [new if v is old else v for v in self.outputs]
 
-    def erase(self, node: Node) -> None:
-        """Remove a node whose results nobody reads."""
-        self.nodes.remove(node)
-
     def prune(self) -> None:
         """Remove nodes and constants that no output and no effect needs."""
         needed = set(values_in(self.outputs))
@@ -202,7 +200,7 @@ class Graph:
         lines = [f"graph({', '.join(map(repr, self.inputs))})"]
         lines += [f"  {value!r} = constant" for value in self.constants]
         lines += [f"  {node!r}" for node in self.nodes]
-        lines += [f"  return {', '.join(map(shown, self.outputs))}"]
+        lines += [f"  return {', '.join(map(describe_argument, self.outputs))}"]
         return "\n".join(lines)
 
 
@@ -217,19 +215,19 @@ def values_in(argument: Any) -> Iterator[Value]:
         yield from values_in(list(argument.values()))
 
 
-def with_values(argument: Any, change: Callable[[Value], Any]) -> Any:
+def map_values(argument: Any, change: Callable[[Value], Any]) -> Any:
     """The argument with something else in place of each value."""
-    return replaced(argument, Value, change)
+    return map_argument(argument, Value, change)
 
 
-def replaced(argument: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+def map_argument(argument: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     """The argument with something else in place of each object of a kind."""
     if isinstance(argument, kind):
         return change(argument)
     if isinstance(argument, (list, tuple)):
-        return type(argument)([replaced(item, kind, change) for item in argument])
+        return type(argument)([map_argument(item, kind, change) for item in argument])
     if isinstance(argument, dict):
-        return {key: replaced(item, kind, change) for key, item in argument.items()}
+        return {key: map_argument(item, kind, change) for key, item in argument.items()}
     return argument
 
 
@@ -237,7 +235,7 @@ def spec_of(tensor: torch.Tensor) -> Spec:
     return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
 
 
-def inferred(target: Target, args: Any, kwargs: Any) -> list[Spec]:
+def infer_specs(target: Target, args: Any, kwargs: Any) -> list[Spec]:
     """What torch says an overload returns, without computing it."""
     if isinstance(target, str):
         raise ValueError(f"{target}: torch does not know this operator; give the `results` of the call")
@@ -245,14 +243,14 @@ def inferred(target: Target, args: Any, kwargs: Any) -> list[Spec]:
     def meta(value: Value) -> torch.Tensor:
         return torch.empty(value.shape, dtype=getattr(torch, value.dtype), device="meta")
 
-    found = target(*with_values(args, meta), **with_values(kwargs, meta))
+    found = target(*map_values(args, meta), **map_values(kwargs, meta))
     return [spec_of(t) for t in (found if isinstance(found, (tuple, list)) else (found,))]
 
 
-def shown(argument: Any) -> str:
+def describe_argument(argument: Any) -> str:
     if isinstance(argument, Value):
         return argument.name
     if isinstance(argument, (list, tuple)):
-        inner = ", ".join(map(shown, argument))
+        inner = ", ".join(map(describe_argument, argument))
         return f"[{inner}]" if isinstance(argument, list) else f"({inner})"
     return str(argument) if not isinstance(argument, str) else repr(argument)

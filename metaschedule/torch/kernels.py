@@ -30,7 +30,7 @@ class Compiled:
     preparation: Executable | None
     latency: float | None
 
-    def prepared(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def prepare_constants(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The constant inputs of the kernel by name; of those with a layout all memory, as a vector."""
         if self.preparation is None:
             return dict(weights)
@@ -66,7 +66,7 @@ class Compiler:
             for key in missing
         ]
         for key, stages in zip(missing, build_all(tasks, self.target)):
-            found[key] = KNOWN[names[key]] = loaded(stages, records[key])
+            found[key] = KNOWN[names[key]] = load_kernels(stages, records[key])
         return [found[key] for key in hashes]
 
     def _record(self, program: Program) -> Record | None:
@@ -74,7 +74,7 @@ class Compiler:
         return None if found is None else found[0]
 
 
-def loaded(stages: Sequence[KernelStage], record: Record | None) -> Compiled:
+def load_kernels(stages: Sequence[KernelStage], record: Record | None) -> Compiled:
     *before, kernel = [Executable(s.kernel, code=s.code, script=s.script) for s in stages]
     return Compiled(kernel, before[0] if before else None, record.latency if record else None)
 

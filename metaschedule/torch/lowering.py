@@ -78,17 +78,17 @@ def lower(
         if output is not None and output[1] not in DTYPES:
             raise NotLowered(f"no programs with {output[1]}")
     if isinstance(target, OpOverload):
-        args, kwargs = with_defaults(target, args, kwargs)
+        args, kwargs = fill_defaults(target, args, kwargs)
     try:
         results = LOWERINGS[target].function(*args, **kwargs)
     except (TypeError, ValueError) as why:  # what tensor expressions refuse: a dtype, mostly
         raise NotLowered(f"{target}: {why}") from why
     if isinstance(results, te.Tensor):
         results = (results,)
-    return tuple([expected(target, *pair) for pair in zip(results, outputs, strict=True)])
+    return tuple([cast_result(target, *pair) for pair in zip(results, outputs, strict=True)])
 
 
-def with_defaults(
+def fill_defaults(
     overload: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """All arguments of the schema, positional ones by position, those not given by their default."""
@@ -119,7 +119,7 @@ def check_static(value: Any, name: str) -> None:
         raise NotLowered(f"{name} is complex")
 
 
-def expected(target: Target, result: te.Tensor | None, output: Spec | None) -> te.Tensor | None:
+def cast_result(target: Target, result: te.Tensor | None, output: Spec | None) -> te.Tensor | None:
     """The result, in the dtype that torch gives it."""
     if output is None:
         return result

@@ -17,12 +17,12 @@ class Need:
     last: int
 
 
-def placed(needs: Sequence[Need]) -> tuple[list[int], int]:
+def assign_offsets(needs: Sequence[Need]) -> tuple[list[int], int]:
     """An offset for each need, aligned to 64 bytes, and the size of the whole.
 
     The largest are placed first, each as low as those that live at the same time allow.
 
-    >>> placed([Need(100, 0, 1), Need(50, 1, 2), Need(128, 2, 3)])
+    >>> assign_offsets([Need(100, 0, 1), Need(50, 1, 2), Need(128, 2, 3)])
     ([0, 128, 0], 192)
     """
     offsets = [0] * len(needs)

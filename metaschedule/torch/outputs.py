@@ -54,7 +54,7 @@ class Output:
         return self.origin is not None and self.origin.node is not None
 
 
-def without_views(graph: Graph) -> list[Output]:
+def return_view_bases(graph: Graph) -> list[Output]:
     """Let the graph return what views among its outputs look at, in the order in which that was traced; torch
     then gives them the strides that they have in eager."""
     outputs: list[Output] = []
@@ -66,7 +66,7 @@ def without_views(graph: Graph) -> list[Output]:
             views.insert(0, ViewCall(viewing(value.node), value.node.args[1:], value.index))
             value = value.node.args[0]
         origin = value if isinstance(value, Value) else None
-        if origin is not None and origin.node is not None and (order := traced_order(graph, origin)):
+        if origin is not None and origin.node is not None and (order := find_traced_order(graph, origin)):
             if origin not in ordered:
                 ordered[origin] = graph.call(aten.permute.default, origin, order)
             value = ordered[origin]
@@ -79,14 +79,14 @@ def without_views(graph: Graph) -> list[Output]:
     return outputs
 
 
-def traced_order(graph: Graph, value: Value) -> list[int] | None:
+def find_traced_order(graph: Graph, value: Value) -> list[int] | None:
     """The order of its dimensions in which a value was traced to lie densely in memory; None if that is
     row-major, or there is no such order.
 
     >>> graph = Graph()
     >>> x = graph.input("x", (2, 3, 1, 4))
     >>> graph.strides[x] = (12, 1, 5, 3)
-    >>> traced_order(graph, x)
+    >>> find_traced_order(graph, x)
     [2, 0, 3, 1]
     """
     strides = graph.strides.get(value)
@@ -106,10 +106,10 @@ def inverse(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
-def restrided(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+def restride(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor with these strides: itself, if they differ only where nothing is to be seen of it.
 
-    >>> restrided(torch.ones(2, 3), (1, 2)).stride()
+    >>> restride(torch.ones(2, 3), (1, 2)).stride()
     (1, 2)
     """
     if tensor.stride() == strides:

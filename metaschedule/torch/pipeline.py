@@ -8,12 +8,12 @@ from ..ir import Program
 from .fallback import about
 from .fuse import Group, fuse, program_of
 from .graph import Graph
-from .outputs import Output, without_views
+from .outputs import Output, return_view_bases
 from .passes import rewrite
 
 
 @dataclass(frozen=True)
-class Pieces:
+class FusedGraph:
     """A model in groups. Those in `programs` are kernels to be; the others are windows, or run in eager."""
 
     graph: Graph
@@ -22,14 +22,14 @@ class Pieces:
     outputs: list[Output]
 
 
-def pieces(graph: Graph) -> Pieces:
+def fuse_graph(graph: Graph) -> FusedGraph:
     """The graph is changed on the way."""
-    outputs = without_views(graph)
+    outputs = return_view_bases(graph)
     rewrite(graph)
     outputs = [replace(output, source=value) for output, value in zip(outputs, graph.outputs, strict=True)]
     groups = fuse(graph)
     programs = {g: program(g, graph) for g in groups if not g.is_window and not g.eager}
-    return Pieces(graph, groups, programs, outputs)
+    return FusedGraph(graph, groups, programs, outputs)
 
 
 def program(group: Group, graph: Graph) -> Program:

@@ -1,4 +1,4 @@
-"""`Plan`: what a call of a model does, settled beforehand. `planned` makes one from the pieces of a model.
+"""`Plan`: what a call of a model does, settled beforehand. `plan_calls` makes one of a fused graph.
 
 Every tensor has a *place* (`runtime.sequence`): an offset behind a base. Base 0 are the constants, base 1 is
 the memory for intermediate results, then come the inputs of the model, tensors that it returns, and results
@@ -19,11 +19,11 @@ from ..errors import InternalError
 from ..ir import Program, numpy_dtype
 from ..runtime.sequence import Place
 from .fuse import Group, parameter_names
-from .graph import Spec, Value, values_in, with_values
+from .graph import Spec, Value, map_values, values_in
 from .kernels import Compiled
-from .memory import Need, placed
+from .memory import Need, assign_offsets
 from .outputs import COPY, Given, Output
-from .pipeline import Pieces
+from .pipeline import FusedGraph
 from .windows import whole
 
 CONSTANTS, MEMORY, FIRST = 0, 1, 2  # bases
@@ -83,9 +83,9 @@ class Plan:
 Compile = Callable[[Sequence[Program]], list[Compiled]]
 
 
-def planned(pieces: Pieces, compile: Compile, threads: int) -> Plan:
+def plan_calls(fused: FusedGraph, compile: Compile, threads: int) -> Plan:
     """Places for all values, and calls of compiled programs by up to so many threads."""
-    return Planner(pieces, compile, threads).plan()
+    return Planner(fused, compile, threads).plan()
 
 
 @dataclass
@@ -97,10 +97,10 @@ class Life:
 
 
 class Planner:
-    def __init__(self, pieces: Pieces, compile: Compile, threads: int) -> None:
-        self.graph, self.programs, self.outputs = pieces.graph, pieces.programs, pieces.outputs
+    def __init__(self, fused: FusedGraph, compile: Compile, threads: int) -> None:
+        self.graph, self.programs, self.outputs = fused.graph, fused.programs, fused.outputs
         self.compile, self.threads = compile, threads
-        self.groups = [g for g in pieces.groups if not g.is_window]  # that do something
+        self.groups = [g for g in fused.groups if not g.is_window]  # that do something
         self.constants: list[torch.Tensor] = []
         self.kernels: list[Compiled] = []
         self.places: dict[Value, Place] = {}
@@ -133,12 +133,12 @@ class Planner:
             self.constants,
             self.kernels,
             steps,
-            self.placed_outputs(),
+            self.place_outputs(),
             memory,
             self.threads,
         )
 
-    def placed_outputs(self) -> list[Output]:
+    def place_outputs(self) -> list[Output]:
         """Outputs by their places. One that is its own in eager is copied if here it would share memory."""
         owners: dict[Value, Value | None] = {}
         found: list[Output] = []
@@ -151,7 +151,7 @@ class Planner:
                 root = self.root(output.source)
                 shared = root.node is None or owners.setdefault(root, output.origin) is not output.origin
                 views = (COPY, *views) if shared and output.is_own else views
-            source = with_values(output.source, self.ref)
+            source = map_values(output.source, self.ref)
             found.append(Output(source, None, views, output.strides))
         return found
 
@@ -175,7 +175,7 @@ class Planner:
             Need(one.kernel.kernel.workspace_bytes(self.threads) if one else 0, n, n)
             for n, one in enumerate(compiled)
         ]
-        offsets, memory = placed(needs)
+        offsets, memory = assign_offsets(needs)
         self.places |= {v: Place(MEMORY, offset) for v, offset in zip(inner, offsets)}
         return offsets[len(inner) :], memory
 
@@ -198,7 +198,7 @@ class Planner:
         if compiled not in self.kernels:
             self.kernels.append(compiled)
         takes = dict(zip(parameter_names(group, self.graph), group.inputs))
-        prepared = compiled.prepared(
+        prepared = compiled.prepare_constants(
             {name: self.weight(v) for name, v in takes.items() if v in self.graph.constants}
         )
         inputs = [
@@ -212,7 +212,7 @@ class Planner:
         node = group.sink
         if not isinstance(node.target, OpOverload):
             raise InternalError(f"{node} has no lowering: {group.eager}")
-        args, kwargs = with_values((node.args, node.kwargs), self.ref)
+        args, kwargs = map_values((node.args, node.kwargs), self.ref)
         base = self.places[node.result].base if node.results else FIRST
         results = tuple([value.spec for value in node.results])
         name = node.result.name if node.results else str(node.target)

@@ -13,18 +13,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Column, Table
 
-from ..measure.peak import measured_peak
+from ..measure.peak import measure_peak
 from ..target import resolve
 from ..workloads import operations
 from .backend import functional
-from .copies import untouched
+from .copies import on_copies
 from .explain import key_of
 from .graph import Graph
 from .kernels import Compiler
-from .pipeline import Pieces, pieces
-from .plan import EagerStep, KernelStep, Plan, planned
+from .pipeline import FusedGraph, fuse_graph
+from .plan import EagerStep, KernelStep, Plan, plan_calls
 from .runner import KernelSequence, Runner
-from .tasks import DatabaseLike, opened
+from .tasks import DatabaseLike, open_database
 
 
 class Clocked(Runner):
@@ -34,7 +34,7 @@ class Clocked(Runner):
         super().__init__(plan)
         self.seconds = [0.0] * len(plan.steps)
 
-    def _divided(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
+    def _divide(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
         return [self._sequence([step]) if isinstance(step, KernelStep) else step for step in steps]
 
     def _in_turn(self) -> Iterator[KernelSequence | EagerStep]:
@@ -99,18 +99,18 @@ def profile(
     [('addmm_relu', 1)]
     """
     target = resolve("native").with_cores(torch.get_num_threads())
-    made: list[tuple[Pieces, Clocked]] = []
+    made: list[tuple[FusedGraph, Clocked]] = []
 
     def build(graph: Graph) -> Runner:
-        with opened(database, readonly=True) as db:
-            parts = pieces(graph)
-            made.append((parts, Clocked(planned(parts, Compiler(target, db), target.cores))))
+        with open_database(database, readonly=True) as db:
+            parts = fuse_graph(graph)
+            made.append((parts, Clocked(plan_calls(parts, Compiler(target, db), target.cores))))
         return made[-1][1]
 
     torch._dynamo.reset()
     whole = math.inf
     times: list[list[float]] = []
-    with torch.no_grad(), untouched(model, args, kwargs) as (own, own_args, own_kwargs):
+    with torch.no_grad(), on_copies(model, args, kwargs) as (own, own_args, own_kwargs):
         run = torch.compile(own, backend=lambda graph, inputs: functional(graph, inputs, build, copy=True))
         run(*own_args, **own_kwargs)
         for _ in range(calls):
@@ -122,10 +122,10 @@ def profile(
     shares: dict[str, Share] = {}
     for (parts, runner), seconds in zip(made, times, strict=True):
         add(shares, parts, runner.plan, seconds)
-    return Profile(list(shares.values()), whole, measured_peak(target))
+    return Profile(list(shares.values()), whole, measure_peak(target))
 
 
-def add(shares: dict[str, Share], parts: Pieces, plan: Plan, times: Sequence[float]) -> None:
+def add(shares: dict[str, Share], parts: FusedGraph, plan: Plan, times: Sequence[float]) -> None:
     groups = [group for group in parts.groups if group in parts.programs or group.eager]
     for group, step, seconds in zip(groups, plan.steps, times, strict=True):
         program = parts.programs.get(group)

@@ -15,8 +15,8 @@ from ..runtime import pages
 from ..runtime.sequence import KernelCall, Place
 from ..runtime.sequence import Sequence as KernelSequence
 from .capture import draws, tensors_in
-from .graph import replaced, spec_of
-from .outputs import Given, Output, restrided
+from .graph import map_argument, spec_of
+from .outputs import Given, Output, restride
 from .plan import CONSTANTS, FIRST, MEMORY, EagerStep, KernelStep, Plan, Ref
 
 
@@ -35,13 +35,13 @@ class Runner:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._parts: list[KernelSequence | EagerStep] = self._divided(plan.steps)
+        self._parts: list[KernelSequence | EagerStep] = self._divide(plan.steps)
         self._returned = [(shape, getattr(torch, dtype)) for shape, dtype in plan.returned]
         self._draws = any(isinstance(step, EagerStep) and draws(step.target) for step in plan.steps)
         self._none_yet = [0] * plan.eager_results
         self._idle: list[torch.Tensor] = []  # memory that no call uses now
 
-    def _divided(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
+    def _divide(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
         parts: list[KernelSequence | EagerStep] = []
         kernels: list[KernelStep] = []
         for step in [*steps, None]:
@@ -122,7 +122,9 @@ class Runner:
         self, step: EagerStep, memory: torch.Tensor, tensors: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
         """The results of a node by torch: dense, and in memory of their own."""
-        args, kwargs = replaced((step.args, step.kwargs), Ref, lambda ref: self._tensor(ref, memory, tensors))
+        args, kwargs = map_argument(
+            (step.args, step.kwargs), Ref, lambda ref: self._tensor(ref, memory, tensors)
+        )
         with torch.no_grad():
             results = tensors_in(step.target(*args, **kwargs))
         if tuple([spec_of(t) for t in results]) != step.results or not all(map(is_dense, results)):
@@ -146,7 +148,7 @@ class Runner:
         for view in output.views:
             seen: Any = view.target(tensor, *view.args)
             tensor = seen[view.index] if isinstance(seen, (list, tuple)) else seen
-        return tensor if output.strides is None else restrided(tensor, output.strides)
+        return tensor if output.strides is None else restride(tensor, output.strides)
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

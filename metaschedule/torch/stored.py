@@ -34,7 +34,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "constants": [spec_of(tensor) for tensor in plan.constants],
         "steps": [step_to_json(step) for step in plan.steps],
         "outputs": [
-            (encoded(o.source), [call_to_json(view) for view in o.views], o.strides) for o in plan.outputs
+            (encode(o.source), [call_to_json(view) for view in o.views], o.strides) for o in plan.outputs
         ],
         "memory": plan.memory,
         "threads": plan.threads,
@@ -60,7 +60,7 @@ def plan_from_json(
 
 def tensor(shape: Sequence[int], dtype: str, values: bytes) -> torch.Tensor:
     """In memory of torch's, which is aligned."""
-    kind = dtype_named(dtype)
+    kind = get_dtype(dtype)
     if len(values) != math.prod(shape) * kind.itemsize:
         raise ValueError(f"a constant {dtype}{list(shape)} has {len(values)} bytes")
     result = torch.empty(shape, dtype=kind)
@@ -69,7 +69,7 @@ def tensor(shape: Sequence[int], dtype: str, values: bytes) -> torch.Tensor:
     return result
 
 
-def dtype_named(name: str) -> torch.dtype:
+def get_dtype(name: str) -> torch.dtype:
     found = getattr(torch, name)
     if not isinstance(found, torch.dtype):
         raise ValueError(f"{name} is not a dtype")
@@ -78,7 +78,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 def output_from_json(source: Any, views: Sequence[Any], strides: Sequence[int] | None) -> Output:
     calls = tuple([ViewCall(**call_from_json(view)) for view in views])
-    return Output(decoded(source), None, calls, None if strides is None else tuple(strides))
+    return Output(decode(source), None, calls, None if strides is None else tuple(strides))
 
 
 def step_to_json(step: KernelStep | EagerStep) -> dict[str, Any]:
@@ -96,22 +96,22 @@ def step_from_json(data: Mapping[str, Any]) -> KernelStep | EagerStep:
 
 def call_to_json(call: EagerStep | ViewCall) -> dict[str, Any]:
     """A call of one of torch's operators; all else in it is plain."""
-    return {name: encoded(value) for name, value in vars(call).items()}
+    return {name: encode(value) for name, value in vars(call).items()}
 
 
 def call_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
-    call = {name: decoded(value) for name, value in data.items()}
+    call = {name: decode(value) for name, value in data.items()}
     return call | {"args": tuple(call["args"])}
 
 
-def encoded(item: Any) -> Any:
+def encode(item: Any) -> Any:
     """As JSON; what that has not is a dictionary of one entry."""
     if item is None or isinstance(item, (bool, int, float, str)):
         return item
     if isinstance(item, (list, tuple)) and not isinstance(item, Ref):
-        return [encoded(part) for part in item]
+        return [encode(part) for part in item]
     if isinstance(item, dict):
-        return {"dict": {key: encoded(value) for key, value in item.items()}}
+        return {"dict": {key: encode(value) for key, value in item.items()}}
     if isinstance(item, Ref):
         return {"ref": [item.place, item.shape, item.dtype, item.strides]}
     if isinstance(item, Given):
@@ -126,14 +126,14 @@ def encoded(item: Any) -> Any:
     raise TypeError(f"a model that passes {item!r} to an operator in eager cannot be saved")
 
 
-def decoded(data: Any) -> Any:
+def decode(data: Any) -> Any:
     if isinstance(data, list):
-        return [decoded(part) for part in data]
+        return [decode(part) for part in data]
     if not isinstance(data, dict):
         return data
     ((kind, value),) = data.items()
     if kind == "dict":
-        return {key: decoded(item) for key, item in value.items()}
+        return {key: decode(item) for key, item in value.items()}
     if kind == "ref":
         place, shape, dtype, strides = value
         return Ref(Place(*place), tuple(shape), dtype, None if strides is None else tuple(strides))

@@ -13,12 +13,12 @@ import torch
 from rich.console import Console
 
 from .. import database as databases
-from ..ir import Program, changed, structural_hash
+from ..ir import Program, replace_fields, structural_hash
 from ..measure import open_workers
 from ..search import Result, tune
 from ..search.display import Display, summary
 from ..workloads import operations
-from .pipeline import Pieces
+from .pipeline import FusedGraph
 
 DatabaseLike = str | os.PathLike[str] | databases.Database | None
 
@@ -31,7 +31,7 @@ class KernelTask:
     weight: int
 
 
-def tasks(models: Sequence[Pieces]) -> list[KernelTask]:
+def tasks(models: Sequence[FusedGraph]) -> list[KernelTask]:
     """The distinct programs of some graphs, in the order of their first use, under different names."""
     found: dict[str, KernelTask] = {}
     for model in models:
@@ -42,7 +42,7 @@ def tasks(models: Sequence[Pieces]) -> list[KernelTask]:
         name = task.program.name
         names[name] += 1
         if names[name] > 1:
-            task.program = changed(task.program, name=f"{name}_{names[name]}")
+            task.program = replace_fields(task.program, name=f"{name}_{names[name]}")
     return list(found.values())
 
 
@@ -67,7 +67,7 @@ def tune_programs(
 
 
 @contextmanager
-def opened(database: DatabaseLike, readonly: bool = False) -> Iterator[databases.Database | None]:
+def open_database(database: DatabaseLike, readonly: bool = False) -> Iterator[databases.Database | None]:
     """The database, closed afterwards if it was opened here; None if there is nothing to read."""
     if isinstance(database, databases.Database) or (database is None and readonly):
         yield database

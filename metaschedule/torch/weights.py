@@ -41,7 +41,7 @@ class Weights:
         self.kept = [t.detach() for t in self.tensors]  # the memory that is looked at must stay
         self.states = [state(t) for t in self.tensors]
         self.samples = [Watch(list(samples(t))) for t in self.tensors]
-        self.known = layout_is_known()
+        self.known = is_layout_known()
         headers = Watch([r for t in self.tensors for r in headers_of(t)] if self.known else [])
         every = Watch([region for watch in self.samples for region in watch.regions])
         self.objects = WatchedObjects(self.places, self.tensors, headers, every)
@@ -52,7 +52,7 @@ class Weights:
             return False
         return self.objects.are_same(args)
 
-    def changed(self, args: Sequence[Any]) -> list[int]:
+    def find_changed(self, args: Sequence[Any]) -> list[int]:
         """The places of weights that are not as they were. Slow."""
         return [
             place
@@ -136,7 +136,7 @@ def counter_of() -> Callable[[int], int] | None:
 
 
 @cache
-def layout_is_known() -> bool:
+def is_layout_known() -> bool:
     """Whether torch's objects change in memory exactly when a tensor is changed, as far as can be tried."""
     if counter_of() is None or not hasattr(ctypes.CDLL(None), "malloc_usable_size"):
         return False

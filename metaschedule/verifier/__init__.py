@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ..errors import VerifyError
 from ..ir import Program, find_too_deep
-from ..validation import checked
+from ..validation import check_arguments
 from .statements import Verifier
 
 __all__ = ["check_depth", "verify"]
@@ -30,7 +30,7 @@ def check_depth(program: Program) -> None:
         raise VerifyError(why, {statement: "here"}, "store partial results", program)
 
 
-@checked
+@check_arguments
 def verify(program: Program) -> None:
     """Raise `VerifyError` if `program` breaks a rule; the message shows the place."""
     check_depth(program)

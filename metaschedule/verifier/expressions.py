@@ -35,16 +35,16 @@ class Expressions:
         raise VerifyError(message, marks, help, self.program)
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def in_guard(self) -> Iterator[None]:
         """Around what runs only sometimes."""
         before, self.certain = self.certain, False
         yield
         self.certain = before
 
     @contextmanager
-    def described(self) -> Iterator[None]:
+    def in_description(self) -> Iterator[None]:
         """Around what says something of a block and is not computed when it runs."""
-        with self.guarded():
+        with self.in_guard():
             self.computed = False
             yield
             self.computed = True
@@ -67,7 +67,7 @@ class Expressions:
         elif isinstance(e, ir.Binary):
             self.parts(e.a)
             if e.op in ("and", "or"):
-                with self.guarded():
+                with self.in_guard():
                     self.parts(e.b)
             else:
                 self.parts(e.b)
@@ -80,7 +80,7 @@ class Expressions:
             self.access(e.buffer, e.indices, "reads")
         elif isinstance(e, ir.Select):
             self.expr(e.cond, "the condition of a select", "bool")
-            with self.guarded():
+            with self.in_guard():
                 self.expr(e.a, "a branch of a select", e.dtype)
                 self.expr(e.b, "a branch of a select", e.dtype)
         elif isinstance(e, ir.Unary):
@@ -168,7 +168,7 @@ class Expressions:
         for block in reversed(self.stack if self.computed else []):
             if b in block.allocs:
                 break
-            self.declared(block, b, indices, verb, element)
+            self.check_declared(block, b, indices, verb, element)
 
     def bounds(self, b: ir.Buffer, indices: tuple[ir.Expr, ...], verb: str, element: str) -> None:
         for at, (index, length) in enumerate(zip(indices, b.shape, strict=True)):
@@ -182,7 +182,7 @@ class Expressions:
                     "make the loops fit the shape, or guard the access with `if` or T.select",
                 )
 
-    def declared(
+    def check_declared(
         self, block: ir.Block, b: ir.Buffer, indices: tuple[ir.Expr, ...], verb: str, element: str
     ) -> None:
         """Check an access against the signature of a block around it."""

@@ -115,12 +115,12 @@ class Verifier(Expressions):
                 self.store(one)
         elif isinstance(s, ir.If):
             self.expr(s.cond, "the condition", "bool")
-            with self.guarded():
+            with self.in_guard():
                 self.body(s.then)
                 self.body(s.orelse)
         elif isinstance(s, ir.While):
             self.expr(s.cond, "the condition", "bool")
-            with self.guarded():
+            with self.in_guard():
                 self.body(s.body)
         elif isinstance(s, ir.Assert):
             self.expr(s.cond, "the condition", "bool")
@@ -189,7 +189,7 @@ class Verifier(Expressions):
         outer = self.visible, self.hidden, self.certain, self.values, self.buffers
         self.bindings(s)
         self.visible = outer[0]
-        with self.guarded():
+        with self.in_guard():
             for condition in s.predicate:
                 self.at = condition
                 self.expr(condition, "a predicate", "bool")
@@ -222,7 +222,7 @@ class Verifier(Expressions):
             self.visible = outer
             self.expr(binding, "a binding", "integer")
             self.visible = outer | {i.var for i in s.iters[: s.iters.index(it)]}
-            with self.described():
+            with self.in_description():
                 self.extent(it.extent, "the extent of an iterator")
             self.declare_var(it.var, it)
             limits, size = self.exact(binding) if self.certain else None, ir.as_int(it.extent)
@@ -242,7 +242,7 @@ class Verifier(Expressions):
             self.fail(f"the signature of block {s.name} names {r.buffer.name}, not declared here")
         if len(r.ranges) != len(r.buffer.shape):
             self.fail(f"the signature of block {s.name} gives {r.buffer.name} {len(r.ranges)} ranges")
-        with self.described():
+        with self.in_description():
             for start, extent in r.ranges:
                 self.expr(start, "the start of a region", "integer")
                 self.extent(extent, "the size of a region")

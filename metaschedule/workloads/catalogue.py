@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..ir import Program, check_dtype
-from ..validation import checked
+from ..validation import check_arguments
 from . import convolutions as conv
 from . import others
 
@@ -182,7 +182,7 @@ def names() -> tuple[str, ...]:
     return tuple(CATALOGUE)
 
 
-@checked
+@check_arguments
 def configurations(name: str) -> tuple[Config, ...]:
     """The configurations of a workload, as keywords for `create`.
 
@@ -192,7 +192,7 @@ def configurations(name: str) -> tuple[Config, ...]:
     return tuple([dict(config) for config in _entry(name).configurations])
 
 
-@checked
+@check_arguments
 def weights(name: str) -> tuple[str, ...]:
     """The inputs of a workload that are weights, which a network would pass as constants.
 
@@ -202,7 +202,7 @@ def weights(name: str) -> tuple[str, ...]:
     return _entry(name).weights
 
 
-@checked
+@check_arguments
 def create(name: str, config: int = 0, **overrides: Any) -> Program:
     """The program of a workload: one of its configurations, with any value overridden by keyword.
 

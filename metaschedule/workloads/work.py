@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ir
-from ..validation import checked
+from ..validation import check_arguments
 from .catalogue import create, resolve
 
 
-@checked
+@check_arguments
 def flops(what: ir.Program | str, config: int = 0, **overrides: Any) -> int:
     """Floating-point operations: of a program as written, or of a workload.
 
@@ -23,11 +23,11 @@ def flops(what: ir.Program | str, config: int = 0, **overrides: Any) -> int:
     if isinstance(what, ir.Program):
         return _in_body(what.body, 1)
     if what == "T2D":
-        return _transposed(**resolve(what, config, overrides))
+        return _transposed_work(**resolve(what, config, overrides))
     return _in_body(create(what, config, **overrides).body, 1)
 
 
-@checked
+@check_arguments
 def operations(what: ir.Program | str, config: int = 0) -> int:
     """The same, by which people judge a latency; 0 if they cannot be counted."""
     try:
@@ -58,7 +58,7 @@ def _in_expr(e: ir.Expr) -> int:
     return sum(isinstance(x, counted) and ir.is_float(x.dtype) for x in ir.subexpressions(e))
 
 
-def _transposed(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str) -> int:
+def _transposed_work(n: int, h: int, w: int, ci: int, co: int, k: int, s: int, p: int, dtype: str) -> int:
     """Two per product of an input element and a weight that lands inside the output."""
 
     def landing(extent: int) -> int:

@@ -33,11 +33,11 @@ class Nest:
     def replace(self, old: ir.Var, value: ir.Expr) -> None:
         self.values = {v: ir.substitute(e, {old: value}) for v, e in self.values.items()}
         self.predicate = [ir.substitute(e, {old: value}) for e in self.predicate]
-        self.loops = [ir.changed(f, extent=ir.substitute(f.extent, {old: value})) for f in self.loops]
+        self.loops = [ir.replace_fields(f, extent=ir.substitute(f.extent, {old: value})) for f in self.loops]
 
     def statement(self) -> ir.Stmt:
         block = self.block
-        made: ir.Stmt = ir.changed(
+        made: ir.Stmt = ir.replace_fields(
             block,
             bindings=tuple(ir.substitute(e, self.values) for e in block.bindings),
             predicate=(*(ir.substitute(e, self.values) for e in block.predicate), *self.predicate),
@@ -70,7 +70,7 @@ def random_variant(draw: Draw, program: ir.Program) -> ir.Program:
         if nest is not None:
             Transform(draw, nest).run()
         body.append(s if nest is None else nest.statement())
-    return ir.changed(program, body=tuple(body))
+    return ir.replace_fields(program, body=tuple(body))
 
 
 class Transform:
@@ -156,5 +156,5 @@ class Transform:
             if kind == "vectorized":
                 kind = kind if lanes * n <= MOST_COPIES else "serial"
                 lanes *= n if kind == "vectorized" else 1
-            marked.append(ir.changed(f, kind=kind))
+            marked.append(ir.replace_fields(f, kind=kind))
         nest.loops = marked

@@ -8,7 +8,7 @@ import metaschedule as ms
 from metaschedule import te
 from metaschedule.cost.table import Table
 from metaschedule.ir import Layout
-from metaschedule.space.facts import vector_iterator
+from metaschedule.space.block_predicates import find_vector_iterator
 
 
 def reading(shape: tuple[int, int], layout: Layout | None, swapped: bool = False) -> Table:
@@ -44,5 +44,5 @@ def test_the_vector_loop_is_the_contiguous_one() -> None:
     y = te.compute((24, 40), lambda i, j: x[i, j] * 2.0, name="y", layout=Layout((1, 24)))
     sch = ms.Schedule(te.program([x], [y]))
     node = sch.get(sch.get_block("y"))
-    along = vector_iterator(node)
+    along = find_vector_iterator(node)
     assert along is node.iters[0].var

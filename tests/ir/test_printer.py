@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaschedule import ir
-from metaschedule.ir.printer import quoted
+from metaschedule.ir.printer import quote
 
 i, j = ir.Var("i"), ir.Var("j")
 A = ir.Buffer("A", (8,), "float32")
@@ -89,9 +89,9 @@ def test_literals(e: ir.Expr, text: str) -> None:
 
 @given(st.text())
 def test_strings_read_back(text: str) -> None:
-    assert quoted(text)[0] == quoted(text)[-1] == '"'
-    assert "\n" not in quoted(text)
-    assert ast.literal_eval(quoted(text)) == text
+    assert quote(text)[0] == quote(text)[-1] == '"'
+    assert "\n" not in quote(text)
+    assert ast.literal_eval(quote(text)) == text
 
 
 def test_names_are_unique_where_scopes_overlap() -> None:

@@ -105,11 +105,11 @@ class Rename(ir.Rewriter):
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         new = super().stmt(s)
         if isinstance(new, ir.For):
-            new = ir.changed(new, var=self.variable(new.var))
-        return ir.changed(new, name="renamed") if isinstance(new, ir.Block) else new
+            new = ir.replace_fields(new, var=self.variable(new.var))
+        return ir.replace_fields(new, name="renamed") if isinstance(new, ir.Block) else new
 
     def program(self, p: ir.Program) -> ir.Program:
-        return ir.changed(super().program(p), name="renamed")
+        return ir.replace_fields(super().program(p), name="renamed")
 
 
 @given(programs())

@@ -90,5 +90,5 @@ def test_substitution() -> None:
 
 def test_changed_keeps_the_node() -> None:
     loop = ir.For(ir.Var("i"), ir.const(4), ())
-    assert ir.changed(loop, extent=loop.extent) is loop
-    assert ir.changed(loop, kind="parallel").kind == "parallel"
+    assert ir.replace_fields(loop, extent=loop.extent) is loop
+    assert ir.replace_fields(loop, kind="parallel").kind == "parallel"

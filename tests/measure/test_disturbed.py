@@ -15,7 +15,7 @@ import pytest
 
 from metaschedule.measure import Limits, Measurer, Outcome
 from metaschedule.measure.calibration import Calibration, calibration_kernel
-from metaschedule.measure.machine import Machine, relative_frequency, stolen
+from metaschedule.measure.machine import Machine, relative_frequency, stolen_seconds
 from metaschedule.measure.runner import ENOUGH_ROUNDS, choose_better, merge_rounds
 from metaschedule.measure.watch import Watch
 from metaschedule.runtime import rest
@@ -43,14 +43,14 @@ def work(seconds: float) -> None:
 
 def test_work_beside_other_work_is_disturbed(burners: None) -> None:
     """Nobody has a core of his own for two seconds."""
-    sample = Watch().timed(lambda: work(0.3))
+    sample = Watch().time(lambda: work(0.3))
     assert sample.disturbed
     assert sample.waited > 0
     assert sample.least < sample.seconds
 
 
 def test_a_process_that_does_not_run_is_disturbed() -> None:
-    sample = Watch().timed(lambda: time.sleep(0.05))
+    sample = Watch().time(lambda: time.sleep(0.05))
     assert sample.disturbed
     assert sample.idle > 0.02
 
@@ -63,14 +63,14 @@ def test_threads_that_come_and_go_are_followed() -> None:
     watch.follow()
     done.set()
     thread.join()
-    assert watch.timed(lambda: None).seconds >= 0
+    assert watch.time(lambda: None).seconds >= 0
 
 
 def test_without_the_schedulers_account_switches_are_counted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("metaschedule.measure.watch.TASKS", tmp_path)
-    assert Watch().timed(lambda: None).waited >= 0
+    assert Watch().time(lambda: None).waited >= 0
 
 
 def test_calibration() -> None:
@@ -81,7 +81,7 @@ def test_calibration() -> None:
 
 
 def test_what_the_system_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert stolen([0]) >= 0
+    assert stolen_seconds([0]) >= 0
     cpu = tmp_path / "cpu0" / "cpufreq"
     cpu.mkdir(parents=True)
     monkeypatch.setattr("metaschedule.measure.machine.CPUS", tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 import metaschedule as ms
 from metaschedule.codegen.legal import values_of
-from metaschedule.ir import Program, changed
+from metaschedule.ir import Program, replace_fields
 from metaschedule.measure.compare import difference
 from metaschedule.measure.inputs import arrays
 from metaschedule.measure.numerics import exact_magnitude, tolerance
@@ -49,7 +49,7 @@ def test_programs_that_round(name: str) -> None:
     program = ms.workloads.create(name, 0)
     assert magnitude(program) is None
     assert 0 < tolerance(program) < 1e-3
-    assert tolerance(changed(program, annotations={"rounding": 16})) == 16 * tolerance(program)
+    assert tolerance(replace_fields(program, annotations={"rounding": 16})) == 16 * tolerance(program)
 
 
 def test_too_long_a_sum_is_not_exact() -> None:

@@ -55,10 +55,10 @@ def test_tvm_tunes_once_then_takes_its_records(cache: Path) -> None:
     for _ in range(2):
         tvm = TVM(TARGET, 12, 0, cache)
         assert tvm.prepare(CASE) == 2.5
-        (way,) = tvm.ways(CASE)
-        assert way.native
-        assert way.seconds() == 2.5
-        np.testing.assert_allclose(way.output(), np.linalg.norm(CASE.arrays[0]), rtol=1e-5)
+        (variant,) = tvm.variants(CASE)
+        assert variant.native
+        assert variant.seconds() == 2.5
+        np.testing.assert_allclose(variant.output(), np.linalg.norm(CASE.arrays[0]), rtol=1e-5)
         tvm.close()
     asked = requests(cache)
     assert [request["do"] for request in asked] == ["tune", "load", "measure", "load", "measure"]
@@ -73,7 +73,7 @@ def test_tvm_by_default_takes_the_same_kernels_and_chooses_its_threads(
     both = opponents(["tvm", "tvm-default"], TARGET, 12, cache, 0)
     for tvm in both:
         tvm.prepare(CASE)
-        assert [way.contestant for way in tvm.ways(CASE)] == [tvm.name]
+        assert [variant.contestant for variant in tvm.variants(CASE)] == [tvm.name]
         tvm.close()
     asked = requests(cache)
     found = [(request["do"], request["threads"]) for request in asked]
@@ -103,7 +103,7 @@ def test_tvm_takes_no_part_where_weights_are_constant(cache: Path) -> None:
     (case,) = cases(["GMM"], constant=True)
     tvm = TVM(TARGET, 12, 0, cache)
     assert tvm.prepare(case) is None
-    assert not list(tvm.ways(case))
+    assert not list(tvm.variants(case))
     tvm.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from metaschedule import build
 from metaschedule.report.case import Case, cases
-from metaschedule.report.contestants import Way
+from metaschedule.report.contestants import Variant
 from metaschedule.report.operators import Row, Time, compare_all, geometric_means
 from metaschedule.report.table import cells, in_markdown
 from metaschedule.target import resolve
@@ -91,10 +91,10 @@ class Fake:
         self.prepared.append(case.label)
         return 7.0
 
-    def ways(self, case: Case) -> Iterator[Way]:
+    def variants(self, case: Case) -> Iterator[Variant]:
         result = build(case.program)(*case.arguments)
-        yield Way(self.name, "slow", True, lambda: 3.0, lambda: result + self.error)
-        yield Way(self.name, "fast", True, lambda: 2.0, lambda: result + self.error)
+        yield Variant(self.name, "slow", True, lambda: 3.0, lambda: result + self.error)
+        yield Variant(self.name, "fast", True, lambda: 2.0, lambda: result + self.error)
 
     def close(self) -> None:
         pass
@@ -103,9 +103,9 @@ class Fake:
 class Us(Fake):
     name = "ours"
 
-    def ways(self, case: Case) -> Iterator[Way]:
-        for way in super().ways(case):
-            yield Way("ours", "", way.native, lambda: 1.0, way.output)
+    def variants(self, case: Case) -> Iterator[Variant]:
+        for variant in super().variants(case):
+            yield Variant("ours", "", variant.native, lambda: 1.0, variant.output)
 
 
 def test_the_fastest_way_of_a_contestant_counts() -> None:

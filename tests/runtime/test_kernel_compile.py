@@ -16,7 +16,7 @@ from metaschedule.runtime import (
     assembly,
     compile_object,
     load_object,
-    optimized_llvm,
+    optimize_llvm,
 )
 from metaschedule.target import resolve
 
@@ -72,8 +72,8 @@ def test_other_machines(target: str, instruction: str, machine: int) -> None:
 
 def test_optimised_text_is_optimised() -> None:
     kernel = add((64,))
-    assert "x float>" in optimized_llvm(kernel.llvm, resolve("x86-64-v3"))
-    assert "x float>" not in optimized_llvm(kernel.llvm, resolve("x86-64-v3"), opt=0)
+    assert "x float>" in optimize_llvm(kernel.llvm, resolve("x86-64-v3"))
+    assert "x float>" not in optimize_llvm(kernel.llvm, resolve("x86-64-v3"), opt=0)
 
 
 def test_refused_text_is_kept() -> None:

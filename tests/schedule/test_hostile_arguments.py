@@ -19,7 +19,7 @@ from metaschedule.ir import GPU_AXES, For, Program, walk
 from metaschedule.schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
 from metaschedule.schedule.distribution import Distribution, distribution
 from metaschedule.schedule.primitive.base import REGISTRY
-from metaschedule.validation import HIGH, evaluated
+from metaschedule.validation import HIGH, evaluate_hint
 from tests.conftest import LONG
 from tests.hostile import Whim, hostile, refused
 from tests.schedule.checks import assert_same_results
@@ -88,12 +88,12 @@ def try_one(rng: random.Random) -> None:
     names = [op, "index map", "handle", "object", *cls.names, *[p.name for p in parameters]]
     if rng.random() < 0.5:
         operands = [
-            bench.operand(evaluated(inspect.get_annotations(cls).get(n, "int"), cls)) for n in cls.names
+            bench.operand(evaluate_hint(inspect.get_annotations(cls).get(n, "int"), cls)) for n in cls.names
         ]
         call: Any = lambda: sch.run(cls(*operands))  # noqa: E731
     else:
         owner = inspect.unwrap(method)
-        given = {p.name: bench.operand(evaluated(p.annotation, owner)) for p in parameters}
+        given = {p.name: bench.operand(evaluate_hint(p.annotation, owner)) for p in parameters}
         several = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
         kept = {k: v for k, v in given.items() if k != several and rng.random() < 0.9}
         extra = [bench.operand(LoopRV) for _ in range(rng.randrange(4))] if several else []

@@ -13,7 +13,7 @@ import pytest
 import metaschedule as ms
 from metaschedule.codegen import generate
 from metaschedule.ir import INSTRUCTIONS, Expr, HardwareInstruction, Load, numpy_dtype
-from metaschedule.schedule.instruction import split_loops
+from metaschedule.schedule.instruction_semantics import split_loops
 from metaschedule.schedule.intrinsics import INTRINSICS
 from metaschedule.target import Target, resolve
 from metaschedule.target.detect import missing_features

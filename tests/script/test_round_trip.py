@@ -38,9 +38,9 @@ class Forget(ir.Rewriter):
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         new = super().stmt(s)
         if isinstance(new, ir.Block):
-            new = ir.changed(new, reads=(), writes=())
+            new = ir.replace_fields(new, reads=(), writes=())
             reads, writes = block_signature(new)
-            new = ir.changed(new, reads=reads, writes=writes)
+            new = ir.replace_fields(new, reads=reads, writes=writes)
         return new
 
 

@@ -37,10 +37,10 @@ class Sabotage(Primitive):
         (store,) = plan.body
         assert isinstance(store, ir.Store)
         if fault == "wrong result":
-            s.update(plan.name, body=(ir.changed(store, value=store.value + 1.0),))
+            s.update(plan.name, body=(ir.replace_fields(store, value=store.value + 1.0),))
         elif fault == "crash":
             *outer, last = store.indices
-            s.update(plan.name, body=(ir.changed(store, indices=(*outer, last + (1 << 40))),))
+            s.update(plan.name, body=(ir.replace_fields(store, indices=(*outer, last + (1 << 40))),))
         elif fault == "timeout":
             s.update(plan.name, body=(ir.While(ir.const(True), (store,)),))
         return ()

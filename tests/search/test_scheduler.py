@@ -11,7 +11,7 @@ import pytest
 import metaschedule as ms
 from metaschedule.measure import MeasureError
 from metaschedule.search import Evolutionary, Progress
-from metaschedule.search.run import PATIENCE, lost_patience
+from metaschedule.search.run import PATIENCE, is_out_of_patience
 from metaschedule.search.scheduler import gradient, round_robin
 from metaschedule.target import Target
 from tests.search.examples import small
@@ -56,10 +56,10 @@ def test_trials_go_where_most_can_be_won(one: Tuned, other: Tuned) -> None:
 
 def test_patience() -> None:
     flat = [(n, 1.0) for n in range(0, PATIENCE + 16, 16)]
-    assert lost_patience(flat)
-    assert not lost_patience(flat[:-2])
-    assert not lost_patience([*flat, (PATIENCE + 16, 0.9)])
-    assert not lost_patience([])
+    assert is_out_of_patience(flat)
+    assert not is_out_of_patience(flat[:-2])
+    assert not is_out_of_patience([*flat, (PATIENCE + 16, 0.9)])
+    assert not is_out_of_patience([])
 
 
 def test_several_programs_share_the_budget_and_equal_ones_are_one() -> None:

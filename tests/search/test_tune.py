@@ -15,7 +15,7 @@ import metaschedule as ms
 from metaschedule.cost import Random
 from metaschedule.search import Evolutionary, Progress, best_schedule
 from metaschedule.search.task import LEADERS
-from metaschedule.space.untuned import untuned
+from metaschedule.space.untuned import schedule_untuned
 from metaschedule.target import resolve
 from tests.search.examples import small, tiled
 from tests.search.runners import Recorded, Synthetic
@@ -53,7 +53,7 @@ def test_the_result_is_the_fastest_and_right(measured: Measured) -> None:
 
 def test_the_untuned_default_is_tried_first(measured: Measured) -> None:
     result, _, _ = measured
-    default = untuned(result.program, result.target)
+    default = schedule_untuned(result.program, result.target)
     assert result.records[0].trace == default.trace
 
 

@@ -13,7 +13,7 @@ from metaschedule.errors import ScheduleError
 from metaschedule.ir import Program, blocks
 from metaschedule.runtime import Executable
 from metaschedule.space import Space
-from metaschedule.space.facts import volume
+from metaschedule.space.block_predicates import volume
 from metaschedule.target import resolve
 
 

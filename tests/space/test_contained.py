@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import metaschedule as ms
-from metaschedule.build import with_constants
+from metaschedule.build import declare_constants
 from metaschedule.space import default
 from tests.workloads.references import REFERENCES
 
@@ -35,7 +35,7 @@ def steps(trace: ms.Trace) -> list[Any]:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_stored_kernel_is_in_the_space_and_right(kernel: str) -> None:
     name, config, constants = KERNELS[kernel]
-    program = with_constants(ms.workloads.create(name, **config), constants)
+    program = declare_constants(ms.workloads.create(name, **config), constants)
     trace = ms.Trace.from_json((TRACES / f"{kernel}.json").read_text())
     # The traces are for AVX2 with two cores; they replay, and are right, on every machine.
     sketches = default("x86-64-v3,cores=2").sketches(program)

@@ -11,9 +11,9 @@ import metaschedule as ms
 from metaschedule import te
 from metaschedule.ir import blocks, expressions
 from metaschedule.space import default
-from metaschedule.space.partial import FEWEST_SKETCHES, MOST_SKETCHES, Partial, thinned
+from metaschedule.space.partial import FEWEST_SKETCHES, MOST_SKETCHES, Partial, thin
 from metaschedule.space.pieces import MOST_BLOCKS, pieces
-from metaschedule.space.untuned import untuned
+from metaschedule.space.untuned import schedule_untuned
 
 TARGET = "x86-64-v3,cores=2"
 
@@ -75,7 +75,7 @@ def test_a_space_that_forks_everywhere_is_bounded() -> None:
 
 def test_thinning_keeps_few_as_they_are() -> None:
     families = [[Partial(ms.Schedule(chain(1)))], []]
-    assert thinned(families, 1, random.Random(0)) == families
+    assert thin(families, 1, random.Random(0)) == families
 
 
 @pytest.mark.parametrize("make", [mixed, diamonds, chain])
@@ -111,7 +111,7 @@ def test_sketches_of_pieces_replay_on_the_whole_program() -> None:
 
 
 def test_the_trace_of_a_large_program_replays_whatever_its_blocks_are_called() -> None:
-    sch = untuned(mixed(40), default(TARGET).target)
+    sch = schedule_untuned(mixed(40), default(TARGET).target)
     renamed = ms.parse(str(mixed(40)).replace("centred", "c").replace("mean", "m"))
     assert ms.structural_equal(sch.trace.apply(renamed).program, sch.program)
 
@@ -119,6 +119,6 @@ def test_the_trace_of_a_large_program_replays_whatever_its_blocks_are_called() -
 @pytest.mark.parametrize(("make", "stages"), [(diamonds, 30), (chain, 32), (chain, 320)])
 def test_inlining_does_not_blow_up(make: object, stages: int) -> None:
     program = make(stages)  # pyright: ignore[reportCallIssue]
-    sch = untuned(program, default(TARGET).target)
+    sch = schedule_untuned(program, default(TARGET).target)
     before, after = (sum(1 for _ in expressions(p)) for p in (program, sch.program))
     assert after <= 8 * before

@@ -58,7 +58,7 @@ def known_result(program: Program) -> tuple[list[np.ndarray], Any]:
 
 def assert_nothing_refused(space: Space, program: Program) -> None:
     """The default modules know what they may do: none of them tries what is refused."""
-    _, refused = space.explored(program)
+    _, refused = space.explore(program)
     found = [f"module {who}: {why} ({times} times)" for (who, why), times in refused.items()]
     assert not found, f"{program.name} for {space.target}: " + "; ".join(found)
 
@@ -139,5 +139,5 @@ def test_a_module_that_raises_is_named() -> None:
     with pytest.raises(AssertionError, match="GMM for .*: module greedy: iterations of the loop over k may"):
         assert_nothing_refused(default("x86-64-v3") + greedy, program)
     with pytest.raises(KeyError) as error:
-        (default("x86-64-v3") + buggy).explored(program)
+        (default("x86-64-v3") + buggy).explore(program)
     assert "in module buggy, at block 'matmul' of GMM" in error.value.__notes__

@@ -12,7 +12,7 @@ from metaschedule import te
 from metaschedule.ir import For, Program, blocks, walk
 from metaschedule.schedule import Schedule
 from metaschedule.space import Space
-from metaschedule.space.facts import claimed
+from metaschedule.space.block_predicates import is_claimed
 from metaschedule.space.rfactor import AddRFactor
 from tests.schedule.checks import check
 from tests.workloads.references import REFERENCES
@@ -96,8 +96,8 @@ def test_matrix_products_are_left_to_tiling_unless_results_are_few() -> None:
     assert len(forks(ms.workloads.create("GMM", b=1, n=16, m=16, k=64))) == 1
     program = ms.workloads.create("GMM", b=1, n=2, m=8, k=64)
     _, chunks = [trace.apply(program) for trace in SPACE.sketches(program)]
-    assert not claimed(chunks.state.nodes["matmul_rf"])
-    assert claimed(chunks.state.nodes["matmul"])
+    assert not is_claimed(chunks.state.nodes["matmul_rf"])
+    assert is_claimed(chunks.state.nodes["matmul"])
 
 
 def test_matrix_times_vector_reads_the_matrix_once() -> None:

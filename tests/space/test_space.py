@@ -84,7 +84,7 @@ def test_module_that_forks_and_one_that_fails() -> None:
 
     program = small()
     space = Space([fork, fail], name="both")
-    sketches, refused = space.explored(program)
+    sketches, refused = space.explore(program)
     assert [len(s) for s in sketches] == [0, 3]
     ((who, why), times) = next(iter(refused.items()))
     assert (who, times) == ("fail", 2)

@@ -43,7 +43,7 @@ def test_tiles_of_the_intrinsic() -> None:
 def test_extents_that_do_not_divide_are_refused() -> None:
     program = ms.workloads.create("GMM", b=1, n=13, m=16, k=5)
     space = default() + MultiLevelTilingWithIntrinsic(intrinsic="test.outer_4x8")
-    sketches, refused = space.explored(program)
+    sketches, refused = space.explore(program)
     assert len(sketches) == len(default().sketches(program))
     reasons = [why for (who, why) in refused if who == "MultiLevelTilingWithIntrinsic"]
     assert reasons == ["test.outer_4x8 takes 4 iterations at a time, and the loop has 13"]

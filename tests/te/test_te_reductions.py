@@ -91,7 +91,7 @@ def test_positions_combine_in_any_order(better: str) -> None:
                 return reduction.reducer.identities(reduction)
             return pairs[0][n], pairs[1][n]
 
-        outs = te.compute((), lambda: tuple(reduction.reducer.combined(reduction, pair(a), pair(b))))
+        outs = te.compute((), lambda: tuple(reduction.reducer.combine_values(reduction, pair(a), pair(b))))
         return te.program(pairs, outs)
 
     def result(program: Program, values: Any) -> list[str]:

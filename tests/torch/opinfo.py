@@ -40,12 +40,12 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from metaschedule.ir import Program
 from metaschedule.measure.build import BuildJob, build_here
 from metaschedule.target import resolve
-from metaschedule.torch.backend import Options, built, functional
+from metaschedule.torch.backend import Options, build_runner, functional
 from metaschedule.torch.capture import NotCaptured, capture, decompositions
 from metaschedule.torch.graph import Graph
-from metaschedule.torch.kernels import Compiled, loaded
-from metaschedule.torch.pipeline import pieces
-from metaschedule.torch.plan import EagerStep, Plan, planned
+from metaschedule.torch.kernels import Compiled, load_kernels
+from metaschedule.torch.pipeline import fuse_graph
+from metaschedule.torch.plan import EagerStep, Plan, plan_calls
 from metaschedule.torch.runner import Runner
 
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool")
@@ -309,7 +309,7 @@ def through_dynamo(call: Call, plans: list[Plan]) -> Any:
     """As users do it, with the schedules that they get."""
 
     def build(graph: Graph) -> Runner:
-        runner = built(graph, Options())
+        runner = build_runner(graph, Options())
         plans.append(runner.plan)
         return runner
 
@@ -325,7 +325,7 @@ def directly(call: Call, plans: list[Plan]) -> Any:
 
     def build(graph: Graph) -> Runner:
         threads = torch.get_num_threads()
-        plan = planned(pieces(graph), as_written, threads)
+        plan = plan_calls(fuse_graph(graph), as_written, threads)
         plans.append(plan)
         return Runner(plan)
 
@@ -336,7 +336,7 @@ def captured(call: Call, plans: list[Plan]) -> Any:
     """Only planned, not compiled; the results are eager's."""
 
     def build(graph: Graph) -> None:
-        parts = pieces(graph)
+        parts = fuse_graph(graph)
         steps: list[Any] = [g for g in parts.groups if g.eager or g in parts.programs]
         eager = [EagerStep(g.sink.target, (), {}, 0, (), g.eager, "") if g.eager else g for g in steps]  # pyright: ignore
         plans.append(Plan([], [], 0, [], [], eager, [], 0, 1))  # pyright: ignore
@@ -365,7 +365,7 @@ def traced(call: Call, build: Callable[[Graph], Runner | None]) -> Any:
 
 def as_written(programs: Sequence[Program]) -> list[Compiled]:
     target = resolve("native").with_cores(torch.get_num_threads())
-    return [loaded(build_here(BuildJob(program), target), None) for program in programs]
+    return [load_kernels(build_here(BuildJob(program), target), None) for program in programs]
 
 
 WAYS = {"dynamo": through_dynamo, "direct": directly, "capture": captured}

@@ -15,13 +15,13 @@ from torch import nn  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from metaschedule.torch.capture import capture, decompositions  # noqa: E402
-from metaschedule.torch.graph import Graph, with_values  # noqa: E402
+from metaschedule.torch.graph import Graph, map_values  # noqa: E402
 from metaschedule.torch.passes import (  # noqa: E402
-    channels_last,
     fold_batch_norms,
     fold_constants,
     rewrite,
     simplify_views,
+    use_channels_last,
 )
 
 aten = torch.ops.aten
@@ -50,7 +50,7 @@ def run(graph: Graph, *inputs: Any) -> list[Any]:
     """What the graph computes, and a check of the shapes that it tells."""
     known = dict(graph.constants) | dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
-        args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
+        args, kwargs = map_values((node.args, node.kwargs), known.__getitem__)
         results = OURS.get(node.target, node.target)(*args, **kwargs)  # pyright: ignore
         results = results if isinstance(results, (tuple, list)) else [results]
         for value, result in zip(node.results, results):
@@ -264,11 +264,11 @@ def test_transposed_convolutions() -> None:
 
 def test_a_weight_that_is_no_constant_keeps_its_layout() -> None:
     weight = torch.randn(2, 4, 3, 3)
-    assert operators(rewritten(F.conv2d, X, weight, passes=[channels_last])) == ["convolution"]
+    assert operators(rewritten(F.conv2d, X, weight, passes=[use_channels_last])) == ["convolution"]
 
 
 def test_without_convolutions_nothing_moves() -> None:
     graph = traced(lambda x: x.permute(0, 3, 1, 2).relu(), X)
     before = str(graph)
-    channels_last(graph)
+    use_channels_last(graph)
     assert str(graph) == before

@@ -14,9 +14,9 @@ from metaschedule.runtime.pages import LARGE  # noqa: E402
 from metaschedule.target import resolve  # noqa: E402
 from metaschedule.torch.graph import Graph  # noqa: E402
 from metaschedule.torch.kernels import Compiler  # noqa: E402
-from metaschedule.torch.memory import Need, placed  # noqa: E402
-from metaschedule.torch.pipeline import pieces  # noqa: E402
-from metaschedule.torch.plan import KernelStep, planned  # noqa: E402
+from metaschedule.torch.memory import Need, assign_offsets  # noqa: E402
+from metaschedule.torch.pipeline import fuse_graph  # noqa: E402
+from metaschedule.torch.plan import KernelStep, plan_calls  # noqa: E402
 from metaschedule.torch.runner import Runner  # noqa: E402
 
 aten = torch.ops.aten
@@ -28,7 +28,7 @@ def need(size: int, first: int, length: int) -> Need:
 
 @given(st.lists(st.builds(need, st.integers(0, 300), st.integers(0, 9), st.integers(0, 5)), max_size=12))
 def test_needs_that_meet_in_time_do_not_meet_in_memory(needs: list[Need]) -> None:
-    offsets, size = placed(needs)
+    offsets, size = assign_offsets(needs)
     for i, (a, at) in enumerate(zip(needs, offsets)):
         assert at % 64 == 0
         assert at + a.nbytes <= size
@@ -39,7 +39,7 @@ def test_needs_that_meet_in_time_do_not_meet_in_memory(needs: list[Need]) -> Non
 
 def made(graph: Graph) -> Runner:
     compiler = Compiler(resolve("native").with_cores(2))
-    return Runner(planned(pieces(graph), compiler, threads=2))
+    return Runner(plan_calls(fuse_graph(graph), compiler, threads=2))
 
 
 def test_a_chain_of_kernels_reuses_memory_and_code() -> None:

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 import metaschedule as ms  # noqa: E402
 from metaschedule.torch.capture import capture, decompositions  # noqa: E402
-from metaschedule.torch.graph import Graph, Value, with_values  # noqa: E402
+from metaschedule.torch.graph import Graph, Value, map_values  # noqa: E402
 from metaschedule.torch.passes import integer_products, simplify_views  # noqa: E402
 from metaschedule.torch.quantised import QUANTISED  # noqa: E402
 from tests.torch.samples_heavy import integer_convolution  # noqa: E402
@@ -124,11 +124,11 @@ OURS = {
 def evaluated(graph: Graph, *inputs: Any) -> list[Any]:
     known: dict[Value, Any] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
     for node in graph.nodes:
-        args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
+        args, kwargs = map_values((node.args, node.kwargs), known.__getitem__)
         call: Any = OURS[node.target] if isinstance(node.target, str) else node.target
         found = call(*args, **kwargs)
         known.update(zip(node.results, found if isinstance(found, (tuple, list)) else (found,)))
-    return with_values(list(graph.outputs), known.__getitem__)
+    return map_values(list(graph.outputs), known.__getitem__)
 
 
 def targets(graph: Graph) -> list[str]:

@@ -31,7 +31,7 @@ def fresh() -> Any:
 @pytest.fixture(params=["native", "asked"])
 def layout(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "asked":
-        monkeypatch.setattr(weights, "layout_is_known", lambda: False)
+        monkeypatch.setattr(weights, "is_layout_known", lambda: False)
 
 
 def compiled(model: Any) -> Any:
@@ -39,7 +39,7 @@ def compiled(model: Any) -> Any:
 
 
 def test_torchs_objects_are_laid_out_as_expected() -> None:
-    assert weights.layout_is_known()
+    assert weights.is_layout_known()
 
 
 def replace(model: Any) -> None:
@@ -93,11 +93,11 @@ def test_changes_are_noticed() -> None:
         args = [None, model.weight, model.bias]
         known = Weights(args, [1, 2])
         assert known.are_same(args)
-        assert known.changed(args) == []
+        assert known.find_changed(args) == []
         change(model)
         after = [None, model.weight, model.bias]
         assert not known.are_same(after), change
-        assert known.changed(after)
+        assert known.find_changed(after)
 
 
 def test_what_is_no_change() -> None:
@@ -107,7 +107,7 @@ def test_what_is_no_change() -> None:
     model.weight.grad = torch.ones(SIZE, SIZE)
     model.weight.requires_grad_(False)
     views = [model.weight.t(), model.weight.detach(), model.weight + 1]
-    assert known.changed(args) == []
+    assert known.find_changed(args) == []
     del views
 
 
@@ -131,7 +131,7 @@ def test_weights_of_all_shapes(make: Any) -> None:
     if tensor.numel() and 0 not in tensor.stride():
         torch.from_dlpack(tensor).add_(1)
         assert not known.are_same([tensor])
-        assert known.changed([tensor]) == [0]
+        assert known.find_changed([tensor]) == [0]
 
 
 def test_a_model_whose_weights_change() -> None:

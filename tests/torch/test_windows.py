@@ -13,7 +13,7 @@ torch: Any = pytest.importorskip("torch")
 
 import metaschedule as ms  # noqa: E402
 from metaschedule.torch.graph import Graph, Value  # noqa: E402
-from metaschedule.torch.pipeline import pieces  # noqa: E402
+from metaschedule.torch.pipeline import fuse_graph  # noqa: E402
 from tests.torch.test_plan import made  # noqa: E402
 
 aten = torch.ops.aten
@@ -48,7 +48,7 @@ def test_a_group_that_reads_all_of_a_value_takes_the_value() -> None:
     x = graph.call(aten.neg.default, graph.input("x", (4, 6)))
     first, second = graph.call(aten.slice.Tensor, x, 1, 0, 3), graph.call(aten.slice.Tensor, x, 1, 3, 6)
     graph.outputs = [graph.call(aten.mul.Tensor, first, second), x]
-    *_, program = pieces(graph).programs.values()
+    *_, program = fuse_graph(graph).programs.values()
     assert [(b.shape, b.layout) for b in program.inputs] == [((4, 6), None)]
 
 

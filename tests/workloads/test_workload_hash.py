@@ -63,9 +63,9 @@ class Rename(ir.Rewriter):
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...]:
         if isinstance(s, ir.For):
-            s = ir.changed(s, var=self.var(s.var))
+            s = ir.replace_fields(s, var=self.var(s.var))
         elif isinstance(s, ir.Block):
-            s = ir.changed(s, name=f"renamed_{s.name}")
+            s = ir.replace_fields(s, name=f"renamed_{s.name}")
         return super().stmt(s)
 
 
@@ -87,7 +87,7 @@ class ChangeConstant(ir.Rewriter):
 @pytest.mark.parametrize("name", workloads.names())
 def test_names_do_not_count(name: str) -> None:
     program = workloads.create(name)
-    renamed = ir.changed(Rename().program(program), name="another")
+    renamed = ir.replace_fields(Rename().program(program), name="another")
     assert str(renamed) != str(program)
     assert ir.structural_equal(program, renamed)
     assert ir.structural_hash(program) == ir.structural_hash(renamed)

@@ -99,7 +99,7 @@ def operators(
         report = {"machine": str(target), "trials": trials, "tables": [as_data(rows) for rows in tables]}
         as_json.write_text(json.dumps(report, indent=1))
     if chart:
-        chart.write_text(drawn(tables))
+        chart.write_text(draw_tables(tables))
     if markdown:
         markdown.write_text(in_markdown(tables))
     if interrupted:
@@ -116,7 +116,7 @@ def as_data(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def drawn(tables: Sequence[Sequence[Row]]) -> str:
+def draw_tables(tables: Sequence[Sequence[Row]]) -> str:
     groups: dict[str, dict[str, float]] = {}
     for rows in tables:
         what = ", constant" if rows[0].case.constant else ""

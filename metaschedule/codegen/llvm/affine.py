@@ -52,6 +52,6 @@ class Affine:
         return not self.lane and not self.vectors
 
 
-def wrapped(n: int) -> int:
+def wrap_int64(n: int) -> int:
     """`n` as 64 bits hold it."""
     return n if -(2**63) <= n < 2**63 else (n + 2**63) % 2**64 - 2**63

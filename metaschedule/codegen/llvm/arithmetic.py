@@ -25,10 +25,10 @@ class Arithmetic(Conversions):
         if is_float(dtype):
             if op in FLOAT_OPS:
                 text = f"{FLOAT_OPS[op]} {self.flags}{a.typed}, {b.text}"
-                return self.rounded(self.operation(text, dtype, a))
+                return self.round_narrow(self.operation(text, dtype, a))
             if op in ("min", "max"):
                 return self.float_extreme(op, a, b)
-            return self.rounded(self.float_division(op, a, b))
+            return self.round_narrow(self.float_division(op, a, b))
         if op in INTEGER_OPS:
             return self.operation(f"{INTEGER_OPS[op]} {a.typed}, {b.text}", dtype, a)
         if op in ("min", "max"):
@@ -62,13 +62,13 @@ class Arithmetic(Conversions):
                 return first
             return self.intrinsic("abs", first.dtype, first, extra="i1 false")
         if name in INTRINSICS:
-            return self.rounded(self.intrinsic(INTRINSICS[name], dtype, first))
+            return self.round_narrow(self.intrinsic(INTRINSICS[name], dtype, first))
         working = "float64" if first.dtype == "float64" else "float32"
         self.math_used.add((name, working, first.lanes))
         symbol = function_symbol(name, working, first.lanes)
         operands = ", ".join(a.typed for a in args)
         text = self.f.emit(f"call {register_type(dtype, first.lanes)} @{symbol}({operands})")
-        return self.rounded(Value(text, dtype, first.lanes))
+        return self.round_narrow(Value(text, dtype, first.lanes))
 
     def float_extreme(self, op: str, a: Value, b: Value) -> Value:
         """min or max that gives NaN if either is NaN.
@@ -128,7 +128,7 @@ class Arithmetic(Conversions):
         one = constant(1, dtype, a.lanes)
         if unsigned:
             if not divisor:
-                b = self.replaced(b, self.operation(f"icmp eq {b.typed}, {zero.text}", "bool", b), one)
+                b = self.select_where(b, self.operation(f"icmp eq {b.typed}, {zero.text}", "bool", b), one)
             return self.operation(f"{'udiv' if divide else 'urem'} {a.typed}, {b.text}", dtype, a)
         if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
             if divide:
@@ -144,7 +144,7 @@ class Arithmetic(Conversions):
             odd = self.operation(f"icmp ult {next_up.typed}, {two.text}", "bool", b)  # 0 or -1
             opposite = self.operation(f"icmp slt {b.typed}, {zero.text}", "bool", b)
             opposite = self.operation(f"and {opposite.typed}, {odd.text}", "bool", b)
-            b = self.replaced(b, odd, one)
+            b = self.select_where(b, odd, one)
         rest = self.operation(f"srem {a.typed}, {b.text}", dtype, a)
         nonzero = self.operation(f"icmp ne {rest.typed}, {zero.text}", "bool", a)
         signs = self.operation(f"xor {rest.typed}, {b.text}", dtype, a)
@@ -157,7 +157,7 @@ class Arithmetic(Conversions):
             if opposite is None:
                 return whole
             negative = self.operation(f"sub {zero.typed}, {whole.text}", dtype, a)
-            return self.replaced(whole, opposite, negative)
+            return self.select_where(whole, opposite, negative)
         moved = self.operation(f"add {rest.typed}, {b.text}", dtype, a)
         return self.operation(f"select {fix.typed}, {moved.typed}, {rest.typed}", dtype, a)
 

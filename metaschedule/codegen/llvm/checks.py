@@ -78,7 +78,7 @@ class Checks(Emitter):
             return
         zero = constant(0, divisor.dtype, divisor.lanes)
         failed = self.operation(f"icmp eq {divisor.typed}, {zero.text}", "bool", divisor)
-        self.stop_if(failed, Failure(f"integer division by zero: {shortened(e)}", "division"))
+        self.stop_if(failed, Failure(f"integer division by zero: {shorten(e)}", "division"))
 
     def stop_if(self, failed: Value, failure: Failure, value: Callable[[], str] = lambda: "0") -> None:
         """Return from this function if a condition holds in an active lane."""
@@ -98,11 +98,11 @@ class Checks(Emitter):
 def out_of_range(access: ir.Load | ir.Store, axis: int) -> str:
     buffer = access.buffer
     verb = "reading" if isinstance(access, ir.Load) else "writing"
-    place = f"{buffer.name}[{', '.join(map(shortened, access.indices))}]"
+    place = f"{buffer.name}[{', '.join(map(shorten, access.indices))}]"
     extent = buffer.shape[axis]
     return f"out of range for axis {axis} of {buffer.name}, which has extent {extent}: {verb} {place}"
 
 
-def shortened(e: ir.Expr) -> str:
+def shorten(e: ir.Expr) -> str:
     text = str(e)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir import integer_limits, is_float
 from .checks import Checks
-from .values import BYTES, Value, constant, memory_type, register_type, widened
+from .values import BYTES, Value, constant, memory_type, register_type, vector_type
 
 
 class Conversions(Checks):
@@ -15,11 +15,11 @@ class Conversions(Checks):
             return v
         if is_float(source) and is_float(dtype):
             if v.type == target:
-                return self.rounded(v._replace(dtype=dtype))
+                return self.round_narrow(v._replace(dtype=dtype))
             op = "fpext" if dtype == "float64" else "fptrunc"
             if (source, dtype) == ("float64", "float16"):
-                return self.rounded(self.rounded_to_odd(v))
-            return self.rounded(self.operation(f"{op} {v.typed} to {target}", dtype, v))
+                return self.round_narrow(self.round_to_odd(v))
+            return self.round_narrow(self.operation(f"{op} {v.typed} to {target}", dtype, v))
         if is_float(source):
             if dtype == "bool":
                 zero = constant(0.0, source, v.lanes)
@@ -27,7 +27,7 @@ class Conversions(Checks):
             return self.float_to_integer(v, dtype)
         if is_float(dtype):
             op = "uitofp" if source in ("uint8", "bool") else "sitofp"
-            return self.rounded(self.operation(f"{op} {v.typed} to {target}", dtype, v))
+            return self.round_narrow(self.operation(f"{op} {v.typed} to {target}", dtype, v))
         if dtype == "bool":
             zero = constant(0, source, v.lanes)
             return self.operation(f"icmp ne {v.typed}, {zero.text}", "bool", v)
@@ -39,19 +39,19 @@ class Conversions(Checks):
             op = "trunc"
         return self.operation(f"{op} {v.typed} to {target}", dtype, v)
 
-    def rounded(self, v: Value) -> Value:
+    def round_narrow(self, v: Value) -> Value:
         """A narrow float, computed in float32, rounded to the precision of its dtype."""
         if v.dtype == "float16":
-            half = self.f.emit(f"fptrunc {v.typed} to {widened('half', v.lanes)}")
-            return self.operation(f"fpext {widened('half', v.lanes)} {half} to {v.type}", v.dtype, v)
+            half = self.f.emit(f"fptrunc {v.typed} to {vector_type('half', v.lanes)}")
+            return self.operation(f"fpext {vector_type('half', v.lanes)} {half} to {v.type}", v.dtype, v)
         if v.dtype == "bfloat16":
             high = self.bfloat_bits(v)
-            return self.operation(f"bitcast {widened('i32', v.lanes)} {high} to {v.type}", v.dtype, v)
+            return self.operation(f"bitcast {vector_type('i32', v.lanes)} {high} to {v.type}", v.dtype, v)
         return v
 
     def bfloat_bits(self, v: Value) -> str:
         """The bits of a float32 rounded to nearest even at bit 16, as an i32 with zeros below."""
-        i32 = widened("i32", v.lanes)
+        i32 = vector_type("i32", v.lanes)
 
         def splat(n: int) -> str:
             return str(n) if v.lanes == 1 else f"splat (i32 {n})"
@@ -63,24 +63,24 @@ class Conversions(Checks):
         up = self.f.emit(f"add {i32} {bits}, {bias}")
         quiet = self.f.emit(f"or {i32} {bits}, {splat(0x400000)}")
         nan = self.f.emit(f"fcmp uno {v.typed}, {v.text}")
-        cond = widened("i1", v.lanes)
+        cond = vector_type("i1", v.lanes)
         chosen = self.f.emit(f"select {cond} {nan}, {i32} {quiet}, {i32} {up}")
         return self.f.emit(f"and {i32} {chosen}, {splat(-65536)}")
 
-    def rounded_to_odd(self, v: Value) -> Value:
+    def round_to_odd(self, v: Value) -> Value:
         """A float64 on its way to float16: cut to 24 bits of which the last is 1 if any was lost, so
         that the next rounding is the only one."""
-        single, i32 = widened("float", v.lanes), widened("i32", v.lanes)
+        single, i32 = vector_type("float", v.lanes), vector_type("i32", v.lanes)
         near = self.operation(f"fptrunc {v.typed} to {single}", "float32", v)
         back = self.operation(f"fpext {near.typed} to {v.type}", "float64", v)
         inexact = self.f.emit(f"fcmp one {v.typed}, {back.text}")
         sizes = [self.intrinsic("fabs", "float64", x) for x in (v, back)]
         above = self.f.emit(f"fcmp olt {sizes[0].typed}, {sizes[1].text}")
         bits = self.f.emit(f"bitcast {near.typed} to {i32}")
-        down = self.f.emit(f"sext {widened('i1', v.lanes)} {above} to {i32}")
+        down = self.f.emit(f"sext {vector_type('i1', v.lanes)} {above} to {i32}")
         cut = self.f.emit(f"add {i32} {bits}, {down}")
         odd = self.f.emit(f"or {i32} {cut}, {constant(1, 'int32', v.lanes).text}")
-        mask = widened("i1", v.lanes)
+        mask = vector_type("i1", v.lanes)
         chosen = self.f.emit(f"select {mask} {inexact}, {i32} {odd}, {i32} {bits}")
         return self.operation(f"bitcast {i32} {chosen} to {single}", "float16", v)
 
@@ -106,7 +106,7 @@ class Conversions(Checks):
         if dtype == "float16":
             return Value(self.f.emit(f"fpext {memory} {raw} to {register}"), dtype, lanes)
         if dtype == "bfloat16":
-            i32 = widened("i32", lanes)
+            i32 = vector_type("i32", lanes)
             wide = self.f.emit(f"zext {memory} {raw} to {i32}")
             sixteen = "16" if lanes == 1 else "splat (i32 16)"
             high = self.f.emit(f"shl {i32} {wide}, {sixteen}")
@@ -121,7 +121,7 @@ class Conversions(Checks):
         if v.dtype == "float16":
             return f"{memory} {self.f.emit(f'fptrunc {v.typed} to {memory}')}"
         if v.dtype == "bfloat16":
-            i32 = widened("i32", v.lanes)
+            i32 = vector_type("i32", v.lanes)
             bits = self.f.emit(f"bitcast {v.typed} to {i32}")
             sixteen = "16" if v.lanes == 1 else "splat (i32 16)"
             high = self.f.emit(f"lshr {i32} {bits}, {sixteen}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...arith import Domain
 from ...ir import Buffer, Expr, Var
-from .affine import Affine, wrapped
+from .affine import Affine, wrap_int64
 from .function import Function
 from .values import Value, constant, intrinsic_suffix, register_type, vector_literal
 
@@ -59,7 +59,7 @@ class Emitter:
         self.known.pop()
 
     @contextmanager
-    def masked(self, mask: Value | None) -> Iterator[None]:
+    def under_mask(self, mask: Value | None) -> Iterator[None]:
         saved, self.mask = self.mask, mask
         with self.scope():
             yield
@@ -106,7 +106,7 @@ class Emitter:
     def operation(self, text: str, dtype: str, like: Value) -> Value:
         return Value(self.f.emit(text), dtype, like.lanes)
 
-    def replaced(self, v: Value, where: Value, by: Value) -> Value:
+    def select_where(self, v: Value, where: Value, by: Value) -> Value:
         return self.operation(f"select {where.typed}, {by.typed}, {v.typed}", v.dtype, v)
 
     def negate(self, v: Value) -> Value:
@@ -130,24 +130,24 @@ class Emitter:
         total = None
         for name, coefficient in a.terms.items():
             if coefficient != 1:
-                name = self.f.emit(f"mul {flags}i64 {name}, {wrapped(coefficient)}")
+                name = self.f.emit(f"mul {flags}i64 {name}, {wrap_int64(coefficient)}")
             total = name if total is None else self.f.emit(f"add {flags}i64 {total}, {name}")
         if total is None:
-            return str(wrapped(a.const))
-        return self.f.emit(f"add {flags}i64 {total}, {wrapped(a.const)}") if a.const else total
+            return str(wrap_int64(a.const))
+        return self.f.emit(f"add {flags}i64 {total}, {wrap_int64(a.const)}") if a.const else total
 
     def materialise(self, a: Affine) -> Value:
         """An affine form as a value; a vector if it differs between lanes."""
-        scalar = Value(self.uniform_part(a), "int64") if a.terms else constant(wrapped(a.const), "int64")
+        scalar = Value(self.uniform_part(a), "int64") if a.terms else constant(wrap_int64(a.const), "int64")
         if a.is_uniform:
             return scalar
         total = self.spread(scalar)
         if a.lane:
-            steps = vector_literal([wrapped(a.lane * n) for n in range(self.lanes)], "int64")
+            steps = vector_literal([wrap_int64(a.lane * n) for n in range(self.lanes)], "int64")
             total = Value(self.f.emit(f"add {total.typed}, {steps.text}"), "int64", self.lanes)
         for coefficient, vector in a.vectors:
             if coefficient != 1:
-                by = constant(wrapped(coefficient), "int64", self.lanes)
+                by = constant(wrap_int64(coefficient), "int64", self.lanes)
                 vector = self.operation(f"mul {vector.typed}, {by.text}", vector.dtype, vector)
             total = self.operation(f"add {total.typed}, {vector.text}", total.dtype, total)
         return total

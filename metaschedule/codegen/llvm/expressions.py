@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ... import ir
 from ..lower.scope import has_load, is_harmless
-from .affine import Affine, wrapped
+from .affine import Affine, wrap_int64
 from .emitter import FALSE, TRUE
 from .instructions import Instructions
 from .values import Value, constant, vector_literal
@@ -43,7 +43,7 @@ class ExpressionEmitter(Instructions):
                 a, b = self.affine(e.a), self.affine(e.b)
                 if a.is_constant and b.is_constant and (b.const or e.op in ("min", "max")):
                     fold = {"//": operator.floordiv, "%": operator.mod, "min": min, "max": max}
-                    return Affine(fold[e.op](wrapped(a.const), wrapped(b.const)))
+                    return Affine(fold[e.op](wrap_int64(a.const), wrap_int64(b.const)))
                 return self.once(e, a, b)
         return self.as_affine(self.compute(e))
 
@@ -132,7 +132,7 @@ class ExpressionEmitter(Instructions):
                 return self.f.choose(a.text, second, lambda: here)
             return self.f.choose(a.text, lambda: here, second)
         else:
-            with self.masked(self.mask_and(a if e.op == "and" else self.negate(a))):
+            with self.under_mask(self.mask_and(a if e.op == "and" else self.negate(a))):
                 b = self.evaluate(e.b)
         if b.truth is not None:
             return b if b.truth is decisive else a
@@ -159,9 +159,9 @@ class ExpressionEmitter(Instructions):
         if cond.lanes == 1 or harmless:
             a, b = self.evaluate(e.a), self.evaluate(e.b)
         else:
-            with self.masked(self.mask_and(cond)):
+            with self.under_mask(self.mask_and(cond)):
                 a = self.evaluate(e.a)
-            with self.masked(self.mask_and(self.negate(cond))):
+            with self.under_mask(self.mask_and(self.negate(cond))):
                 b = self.evaluate(e.b)
         if cond.lanes > 1:
             a, b = self.spread(a), self.spread(b)

@@ -55,7 +55,7 @@ def define(name: str, dtype: str, lanes: int, libraries: Libraries = ()) -> Defi
     if dtype == "float32" and name in math.PERIODIC:
         return define_periodic(name, lanes, params[0], body)
     emitter = FunctionEmitter(function_symbol(name, dtype, lanes), params, body.dtype, lanes, libraries)
-    return emitter.defined(emitter.evaluate(body))
+    return emitter.define(emitter.evaluate(body))
 
 
 def define_periodic(name: str, lanes: int, x: Var, near: Expr) -> Defined:
@@ -65,7 +65,7 @@ def define_periodic(name: str, lanes: int, x: Var, near: Expr) -> Defined:
     """
     symbol, kept, is_far = function_symbol(name, x.dtype, lanes), Var("near", x.dtype), abs(x) > math.FAR
     slow = FunctionEmitter(f"{symbol}.far", (x, kept), x.dtype, lanes, (), "noinline cold nounwind")
-    chosen = slow.defined(slow.evaluate(ir.select(is_far, library(name, x), kept)))
+    chosen = slow.define(slow.evaluate(ir.select(is_far, library(name, x), kept)))
     fast = FunctionEmitter(symbol, (x,), x.dtype, lanes)
     value, far = fast.evaluate(near), fast.evaluate(is_far)
     some = far.text if lanes == 1 else fast.intrinsic_any(far)
@@ -76,7 +76,7 @@ def define_periodic(name: str, lanes: int, x: Var, near: Expr) -> Defined:
         given = f"{fast.evaluate(x).typed}, {value.typed}"
         return fast.operation(f"call {value.type} @{symbol}.far({given})", x.dtype, value)
 
-    whole = fast.defined(fast.f.choose(unlikely, call_slow, lambda: value))
+    whole = fast.define(fast.f.choose(unlikely, call_slow, lambda: value))
     return Defined(chosen.text + whole.text, chosen.declared | whole.declared, chosen.externals)
 
 
@@ -101,7 +101,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.externals: set[str] = set()
         self.heights: dict[Expr, int] = {}
 
-    def defined(self, value: Value) -> Defined:
+    def define(self, value: Value) -> Defined:
         self.f.effect(f"ret {self.result} {self.spread(value).text}")
         return Defined(f"{self.f.text()}\n", frozenset(self.declared), frozenset(self.externals))
 
@@ -160,7 +160,7 @@ class FunctionEmitter(ExpressionEmitter):
             called = Value(self.f.emit(f"call {of} @{symbol}({given})"), dtype, lanes)
             if lanes == self.lanes:
                 return called
-            result = self.with_piece(result, called, start)
+            result = self.insert_piece(result, called, start)
         return result
 
     def piece(self, v: Value, start: int, lanes: int) -> str:
@@ -173,7 +173,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.declare(f"{symbol}({v.type}, i64)")
         return self.f.emit(f"call {symbol}({v.typed}, i64 {start})")
 
-    def with_piece(self, v: Value, piece: Value, start: int) -> Value:
+    def insert_piece(self, v: Value, piece: Value, start: int) -> Value:
         if piece.lanes == 1:
             return self.operation(f"insertelement {v.typed}, {piece.typed}, i64 {start}", v.dtype, v)
         whole, part = intrinsic_suffix(v.dtype, v.lanes), intrinsic_suffix(v.dtype, piece.lanes)

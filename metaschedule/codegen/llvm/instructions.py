@@ -16,7 +16,7 @@ from ...arith import simplify
 from ...target import Target
 from .affine import Affine
 from .memory import Memory, has_division
-from .values import BYTES, Value, memory_type, register_type, widened
+from .values import BYTES, Value, memory_type, register_type, vector_type
 
 GROUP = 8  # bytes that are broadcast at most
 
@@ -43,7 +43,7 @@ class Instructions(Memory):
                 parts.append(operand[piece])
             results.append(self.f.emit(f"call {kind} @{symbol_of(known)}({', '.join(parts)})"))
         self.instructions_used[known.name] = known
-        raw = self.joined(results, kind, known.lanes)
+        raw = self.concatenate(results, kind, known.lanes)
         return self.from_memory(raw, known.dtype, self.lanes)
 
     def operand(
@@ -135,10 +135,10 @@ class Instructions(Memory):
         if known is not None:
             return known
         if steps == list(range(r.size)):
-            kind = widened(element, r.size)
+            kind = vector_type(element, r.size)
             raw = self.f.emit(f"load {kind}, ptr {self.pointer(load.buffer, at)}, align {align}")
         elif runs := find_runs(steps):
-            kind = widened(element, r.size)
+            kind = vector_type(element, r.size)
             raw = self.load_runs(load, at, runs, r)
         else:
             period = next((n for n in range(1, r.size) if steps == [x % n for x in range(r.size)]), 0)
@@ -158,12 +158,12 @@ class Instructions(Memory):
     def load_runs(self, load: ir.Load, at: Affine, runs: list[int], r: ir.Register) -> str:
         """A register whose parts lie in several places, as rows of a matrix."""
         size = r.size // len(runs)
-        kind = widened(memory_type(r.dtype), size)
+        kind = vector_type(memory_type(r.dtype), size)
         parts: list[str] = []
         for start in runs:
             pointer = self.pointer(load.buffer, Affine(at.const + start, at.terms))
             parts.append(self.f.emit(f"load {kind}, ptr {pointer}, align {BYTES[r.dtype]}"))
-        return self.joined(parts, kind, size)
+        return self.concatenate(parts, kind, size)
 
     def is_readable(self, load: ir.Load) -> bool:
         """Whether all lanes, active or not, are elements of the buffer."""
@@ -181,7 +181,7 @@ class Instructions(Memory):
             return found
         return [f"{wanted} {self.f.emit(f'bitcast {piece} to {wanted}')}" for piece in found]
 
-    def joined(self, parts: list[str], kind: str, lanes: int) -> str:
+    def concatenate(self, parts: list[str], kind: str, lanes: int) -> str:
         """Registers one behind the other."""
         element = kind.removeprefix(f"<{lanes} x ").removesuffix(">")
         while len(parts) > 1:
@@ -192,7 +192,7 @@ class Instructions(Memory):
                 for a, b in pairs
             ]
             lanes *= 2
-            kind = widened(element, lanes)
+            kind = vector_type(element, lanes)
         return parts[0]
 
 
@@ -214,8 +214,8 @@ def find_runs(steps: list[int]) -> list[int]:
 def operand_type(dtype: str, size: int) -> str:
     """The type of a register, as LLVM's intrinsics have it."""
     if dtype == "bfloat16":
-        return widened("bfloat", size)
-    return widened("half", size) if dtype == "float16" else register_type(dtype, size)
+        return vector_type("bfloat", size)
+    return vector_type("half", size) if dtype == "float16" else register_type(dtype, size)
 
 
 def symbol_of(known: ir.HardwareInstruction) -> str:

@@ -81,7 +81,7 @@ class Memory(Arithmetic):
                 f"shufflevector {element} {forward}, {element} poison, <{self.lanes} x i32> <{order}>"
             )
         elif self.mask is not None and not self.has_all_lanes(e.buffer, e.indices):
-            raw = self.masked_load(e.buffer, at, self.mask)
+            raw = self.load_masked_lanes(e.buffer, at, self.mask)
         else:
             raw = self.f.emit(f"load {element}, ptr {self.pointer(e.buffer, at)}, align {align}")
             if self.mask is not None:  # what idle lanes hold may never have been written: some value
@@ -115,7 +115,7 @@ class Memory(Arithmetic):
         name = self.f.emit(f"shufflevector {typed}, {kind}> poison, <{lanes} x i32> <{order}>")
         return f"<{lanes} x {kind.split(' x ')[1]}> {name}"
 
-    def masked_load(self, buffer: ir.Buffer, at: Affine, mask: Value) -> str:
+    def load_masked_lanes(self, buffer: ir.Buffer, at: Affine, mask: Value) -> str:
         """Contiguous elements of the active lanes, zeros in the others."""
         align, loaded, done = BYTES[buffer.dtype], "", 0
         for first, lanes in self.pieces(buffer.dtype):
@@ -140,7 +140,7 @@ class Memory(Arithmetic):
             done += lanes
         return loaded
 
-    def masked_store(self, buffer: ir.Buffer, at: Affine, raw: str, mask: Value) -> None:
+    def store_masked_lanes(self, buffer: ir.Buffer, at: Affine, raw: str, mask: Value) -> None:
         """The active lanes of `raw` (a typed operand) to contiguous elements."""
         memory, align = memory_type(buffer.dtype), BYTES[buffer.dtype]
         for first, lanes in self.pieces(buffer.dtype):

@@ -123,7 +123,7 @@ class Module:
             return
         main = Function("main", self.parameters(self.outside) + self.overlapping(storage.private), "#0")
         for n, part in enumerate(parts):
-            outside, private = self.used(part)
+            outside, private = self.buffers_used(part)
             before = self.checks
             self.serial_function(f"part{n}", part, outside, private, "#1")
             pointers = [f"ptr {self.names[b]}" for b in [*outside, *private]]
@@ -147,7 +147,7 @@ class Module:
         """Parameters for private buffers of several loops, which may overlap."""
         return [f"ptr {self.names[b]}" for b in private]
 
-    def used(self, body: ir.Body) -> tuple[list[ir.Buffer], list[ir.Buffer]]:
+    def buffers_used(self, body: ir.Body) -> tuple[list[ir.Buffer], list[ir.Buffer]]:
         """The buffers from outside, and those private to threads, that statements use."""
         found = {e.buffer for e in ir.expressions(body) if isinstance(e, ir.Load)}
         found |= {s.buffer for s in ir.walk(body) if isinstance(s, ir.Store)}
@@ -207,7 +207,7 @@ class Module:
         self.parallel_loops += 1
         outer = sorted({name for a in caller.env.values() for name in a.terms})
         passed = {name: f"%v{n}" for n, name in enumerate(outer)}
-        outside, private = self.used((s,))
+        outside, private = self.buffers_used((s,))
         before = self.checks
         self.parallel_body(caller, s, f"body{number}", [*outside, *private], passed)
         self.functions.append(self.runner(number, outside, private, len(passed), s.fixed_extent or 0))

@@ -96,9 +96,9 @@ class StatementEmitter(ExpressionEmitter):
             if tile is not None:
                 tile.emit()
             else:
-                self.unrolled(s, extent)
+                self.emit_unrolled(s, extent)
         elif s.kind == "vectorized":
-            self.vectorized(s, extent)
+            self.emit_vectorized(s, extent)
         elif self.in_parallel:
             raise InternalError(f"the loop over {s.var.name} is parallel within another one")
         else:
@@ -122,7 +122,7 @@ class StatementEmitter(ExpressionEmitter):
         del self.env[s.var]
         self.domain = outside
 
-    def unrolled(self, s: ir.For, extent: int) -> None:
+    def emit_unrolled(self, s: ir.For, extent: int) -> None:
         saved = self.domain
         self.domain = saved.with_loop(s.var, extent)
         for n in range(extent):
@@ -130,7 +130,7 @@ class StatementEmitter(ExpressionEmitter):
             self.body(s.body)
         self.leave(s, saved)
 
-    def vectorized(self, s: ir.For, extent: int) -> None:
+    def emit_vectorized(self, s: ir.For, extent: int) -> None:
         """Pieces of a power of two of lanes; a long loop repeats its widest piece."""
         if self.lanes > 1:
             raise InternalError(f"the loop over {s.var.name} is vectorised within another one")
@@ -178,10 +178,10 @@ class StatementEmitter(ExpressionEmitter):
         if cond.truth is not None:
             self.body(s.then if cond.truth else s.orelse)
         elif cond.lanes > 1:
-            with self.masked(self.mask_and(cond)):
+            with self.under_mask(self.mask_and(cond)):
                 self.body(s.then)
             if s.orelse:
-                with self.masked(self.mask_and(self.negate(cond))):
+                with self.under_mask(self.mask_and(self.negate(cond))):
                     self.body(s.orelse)
         else:
             with self.f.when(cond.text), self.scope():
@@ -225,7 +225,7 @@ class StatementEmitter(ExpressionEmitter):
         if at.lane == 1 and not at.vectors:
             raw = self.to_memory(value)
             if self.mask is not None and not self.has_all_lanes(s.buffer, s.indices):
-                self.masked_store(s.buffer, at, raw, self.mask)
+                self.store_masked_lanes(s.buffer, at, raw, self.mask)
                 return
             where = f"ptr {self.pointer(s.buffer, at)}, align {align}"
             if self.mask is not None:
@@ -256,7 +256,7 @@ class StatementEmitter(ExpressionEmitter):
             vector = self.operation(f"select {self.mask.typed}, {vector.typed}, {idle.typed}", dtype, vector)
         total = Value(self.reduce_lanes(op, vector), dtype)
         if op in ("+", "*") and ir.is_float(dtype):
-            total = self.rounded(total)
+            total = self.round_narrow(total)
         own = self.scalar_load(buffer, at)
         saved, self.lanes = self.lanes, 1
         name = {"+": "add", "*": "mul"}.get(op)
@@ -268,7 +268,7 @@ class StatementEmitter(ExpressionEmitter):
                 else self.intrinsic(kind + op, dtype, own, total)
             )
         elif ir.is_float(dtype):
-            result = self.rounded(
+            result = self.round_narrow(
                 self.operation(f"f{name} {self.flags}{own.typed}, {total.text}", dtype, own)
             )
         else:

@@ -56,16 +56,16 @@ class Value(NamedTuple):
         return f"{self.type} {self.text}"
 
 
-def widened(element: str, lanes: int) -> str:
+def vector_type(element: str, lanes: int) -> str:
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
 def register_type(dtype: str, lanes: int = 1) -> str:
-    return widened(_REGISTER[dtype], lanes)
+    return vector_type(_REGISTER[dtype], lanes)
 
 
 def memory_type(dtype: str, lanes: int = 1) -> str:
-    return widened(_MEMORY[dtype], lanes)
+    return vector_type(_MEMORY[dtype], lanes)
 
 
 def intrinsic_suffix(dtype: str, lanes: int = 1) -> str:

@@ -38,14 +38,14 @@ def compact_buffers(program: ir.Program) -> ir.Program:
             if found is not None:
                 box, depth = found
                 starts = tuple(start for start, _ in box.ranges)
-                room = with_idle_lanes(box, uses[buffer], depth)
+                room = add_idle_lanes(box, uses[buffer], depth)
                 shape = tuple(ir.as_int(extent) or 0 for _, extent in room.ranges)
                 layout = ir.Layout(ir.aligned_strides(shape, alignments(program, number)))
-                plans[buffer] = ir.changed(buffer, shape=shape, layout=layout), starts
+                plans[buffer] = ir.replace_fields(buffer, shape=shape, layout=layout), starts
     if not plans:
         return program
     allocs = tuple(plans[b][0] if b in plans else b for b in program.allocs)
-    return ir.changed(program, body=_Rebase(plans).body(program.body), allocs=allocs)
+    return ir.replace_fields(program, body=_Rebase(plans).body(program.body), allocs=allocs)
 
 
 def alignments(program: ir.Program, number: int) -> list[tuple[int, int, int]]:
@@ -92,13 +92,13 @@ def smallest_box(buffer: ir.Buffer, uses: list[Use]) -> tuple[ir.Region, int] | 
     around = around[: kept_loops((f.kind, f.fixed_extent) for f in around)]
     for depth in range(len(around), 0, -1):
         box = box_within(buffer, uses, depth)
-        if box is not None and is_separate(buffer, uses, box, around[:depth]):
+        if box is not None and is_separate(uses, box, around[:depth]):
             return box, depth
     box = box_within(buffer, uses, 0)
     return None if box is None else (box, 0)
 
 
-def with_idle_lanes(box: ir.Region, uses: list[Use], depth: int) -> ir.Region:
+def add_idle_lanes(box: ir.Region, uses: list[Use], depth: int) -> ir.Region:
     """The box with room for lanes that guards switch off, as far as the buffer has it: what holds a register
     tile is then read and written in whole vectors."""
     room = union([clip(a, depth, lanes=False).box for a in uses], _domain(uses[0].loops[:depth]))
@@ -112,7 +112,7 @@ def with_idle_lanes(box: ir.Region, uses: list[Use], depth: int) -> ir.Region:
 
 def box_within(buffer: ir.Buffer, uses: list[Use], depth: int) -> ir.Region | None:
     """The box touched while the outer `depth` loops stand still, if it is smaller than the buffer."""
-    region = touched(buffer, uses, depth)
+    region = touched_region(uses, depth)
     ranges: list[tuple[ir.Expr, ir.Expr]] = []
     smaller = False
     for (start, extent), size in zip(region.ranges, buffer.shape, strict=True):
@@ -125,7 +125,7 @@ def box_within(buffer: ir.Buffer, uses: list[Use], depth: int) -> ir.Region | No
     return ir.Region(buffer, tuple(ranges)) if smaller else None
 
 
-def touched(buffer: ir.Buffer, uses: list[Use], depth: int) -> ir.Region:
+def touched_region(uses: list[Use], depth: int) -> ir.Region:
     domain = _domain(uses[0].loops[:depth])
     return union([_region(a, depth) for a in uses], domain)
 
@@ -217,7 +217,7 @@ def _domain(loops: tuple[ir.For, ...]) -> Domain:
     return reduce(inside, loops, Domain())
 
 
-def is_separate(buffer: ir.Buffer, uses: list[Use], box: ir.Region, loops: tuple[ir.For, ...]) -> bool:
+def is_separate(uses: list[Use], box: ir.Region, loops: tuple[ir.For, ...]) -> bool:
     """Whether no iteration of `loops` sees what another one left in the box."""
     moving = [v for start, _ in box.ranges for v in ir.free_vars(start)]
     depths = [n for n, f in enumerate(loops) if any(f.var is v for v in moving)]

@@ -21,7 +21,7 @@ def flatten(program: ir.Program) -> ir.Program:
     body = Flatten({}, allocs).body(program.body)
     notes = alignments(program, allocs)
     kept = {**program.annotations, STORAGE_ALIGN.key: notes} if notes else program.annotations
-    return ir.changed(program, body=body, allocs=tuple(allocs), annotations=kept)
+    return ir.replace_fields(program, body=body, allocs=tuple(allocs), annotations=kept)
 
 
 def alignments(program: ir.Program, allocs: list[ir.Buffer]) -> tuple[tuple[int, int, int, int], ...]:
@@ -60,8 +60,8 @@ class Flatten(ir.Substitute):
         if SKIP_ZEROS.get(s):
             body = predicate_padding(body)
         if s.init:
-            body = guarded(ir.all_of(starting), inner.body(s.init)) + body
-        return guarded(ir.all_of(self.exprs(s.predicate)), (*first, *body))
+            body = guard_body(ir.all_of(starting), inner.body(s.init)) + body
+        return guard_body(ir.all_of(self.exprs(s.predicate)), (*first, *body))
 
 
 def reads_own_writes(e: ir.Expr, block: ir.Block) -> bool:
@@ -70,7 +70,7 @@ def reads_own_writes(e: ir.Expr, block: ir.Block) -> bool:
     return bool(loaded) and any(isinstance(s, ir.Store) and s.buffer in loaded for s in ir.walk(block))
 
 
-def guarded(cond: ir.Expr, body: ir.Body) -> ir.Body:
+def guard_body(cond: ir.Expr, body: ir.Body) -> ir.Body:
     """`body` where `cond` holds."""
     if isinstance(cond, ir.Const):
         return body if cond.value else ()

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from ... import ir
 from ...arith import conjuncts
-from .flatten import guarded
+from .flatten import guard_body
 from .model import TILE_KINDS
 from .scope import is_harmless
 
 
 def hoist_conditions(program: ir.Program) -> ir.Program:
-    return ir.changed(program, body=_Hoist().body(program.body))
+    return ir.replace_fields(program, body=_Hoist().body(program.body))
 
 
 class _Hoist(ir.Rewriter):
@@ -34,8 +34,8 @@ class _Hoist(ir.Rewriter):
         new = _AssumeConditions(outer).stmt(s) if outer else s
         assert isinstance(new, ir.For)
         if new.kind not in TILE_KINDS:
-            new = ir.changed(new, body=self.body(new.body))
-        return guarded(ir.all_of(outer), (new,)) if outer else new
+            new = ir.replace_fields(new, body=self.body(new.body))
+        return guard_body(ir.all_of(outer), (new,)) if outer else new
 
 
 def find_invariant(s: ir.For) -> list[ir.Expr]:
@@ -70,5 +70,5 @@ class _AssumeConditions(ir.Rewriter):
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if isinstance(s, ir.If) and not s.orelse:
             left = [c for c in conjuncts(s.cond) if not any(c is x for x in self.known)]
-            return guarded(ir.all_of(left), self.body(s.then))
+            return guard_body(ir.all_of(left), self.body(s.then))
         return super().stmt(s)

@@ -26,7 +26,7 @@ from ... import ir
 from ...affine.constraint import Bound, bound_of
 from ...arith import Domain, conjuncts, relax, simplify
 from ...ir.annotations import ONE_TAIL
-from .flatten import guarded
+from .flatten import guard_body
 from .model import MOST_TAILS, MOST_VERSIONS, TILE_KINDS
 from .scope import has_load, inside
 
@@ -61,7 +61,7 @@ class TileGuard:
 
 
 def version_loops(program: ir.Program) -> ir.Program:
-    return ir.changed(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
+    return ir.replace_fields(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
 
 
 class _Versions(ir.Rewriter):
@@ -84,7 +84,7 @@ class _Versions(ir.Rewriter):
         if isinstance(s, ir.For):
             inner = self.within(s)
             below = inner.body if s.kind in TILE_KINDS else inner.version_body
-            return ir.changed(s, body=below(s.body))
+            return ir.replace_fields(s, body=below(s.body))
         return super().stmt(s)
 
     def expr(self, e: ir.Expr) -> ir.Expr:
@@ -207,11 +207,11 @@ class _AssumeStart(ir.Rewriter):
                 self.tile = (*self.tile, s)
             body = self.body(s.body)
             self.where, self.tile = outer_where, outer_tile
-            return ir.changed(s, body=body) if body else ()
+            return ir.replace_fields(s, body=body) if body else ()
         if isinstance(s, ir.If) and not s.orelse:
             cond = ir.all_of([self.rewrite(c) for c in conjuncts(s.cond)])
             then = self.body(s.then)
-            return guarded(cond, then) if then else ()
+            return guard_body(cond, then) if then else ()
         return super().stmt(s)
 
     def rewrite(self, cond: ir.Expr) -> ir.Expr:

@@ -17,7 +17,7 @@ def inside(domain: Domain, loop: ir.For) -> Domain:
     return domain.with_loop(loop.var, loop.extent)
 
 
-def given(domain: Domain, cond: ir.Expr) -> Domain:
+def assume(domain: Domain, cond: ir.Expr) -> Domain:
     """`domain` where `cond` held on entry."""
     return domain if has_load(cond) else domain.with_fact(cond)
 

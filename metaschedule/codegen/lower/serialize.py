@@ -17,7 +17,7 @@ from .scope import inside
 
 
 def serialize_loops(program: ir.Program) -> ir.Program:
-    return ir.changed(program, body=_Serialize().body(program.body))
+    return ir.replace_fields(program, body=_Serialize().body(program.body))
 
 
 class _Serialize(ir.Rewriter):
@@ -41,4 +41,4 @@ class _Serialize(ir.Rewriter):
             self.around = (*around, kind)
         body = self.body(s.body)
         self.domain, self.around = domain, around
-        return ir.changed(s, body=body, kind=kind)
+        return ir.replace_fields(s, body=body, kind=kind)

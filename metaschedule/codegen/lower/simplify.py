@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ... import ir
 from ...arith import Domain, conjuncts, simplify
-from .scope import given, has_load, inside
+from .scope import assume, has_load, inside
 
 
 def simplify_program(program: ir.Program) -> ir.Program:
-    return ir.changed(program, body=_Simplify().body(program.body))
+    return ir.replace_fields(program, body=_Simplify().body(program.body))
 
 
 class _Simplify(ir.Rewriter):
@@ -17,12 +17,12 @@ class _Simplify(ir.Rewriter):
 
     def expr(self, e: ir.Expr) -> ir.Expr:
         if isinstance(e, ir.Load):
-            return ir.changed(e, indices=tuple(self.index(i) for i in e.indices))
+            return ir.replace_fields(e, indices=tuple(self.index(i) for i in e.indices))
         if isinstance(e, ir.Select):
             cond = self.condition(e.cond)
             if isinstance(cond, ir.Const):
                 return self.expr(e.a if cond.value else e.b)
-            return ir.changed(e, cond=cond, a=self.expr(e.a), b=self.expr(e.b))
+            return ir.replace_fields(e, cond=cond, a=self.expr(e.a), b=self.expr(e.b))
         return super().expr(e)
 
     def index(self, e: ir.Expr) -> ir.Expr:
@@ -34,7 +34,7 @@ class _Simplify(ir.Rewriter):
     def condition(self, e: ir.Expr) -> ir.Expr:
         """Values in memory are not indices: arithmetic on them wraps round, which `simplify` ignores."""
         if not has_load(e):
-            return without_implied(simplify(e, self.domain), self.domain)
+            return drop_implied(simplify(e, self.domain), self.domain)
         if isinstance(e, ir.Binary) and e.op in ("and", "or"):
             a, b = self.condition(e.a), self.condition(e.b)
             return e if a is e.a and b is e.b else ir.binary(e.op, a, b)
@@ -44,8 +44,8 @@ class _Simplify(ir.Rewriter):
         if isinstance(s, ir.For):
             outside = self.domain
             extent = self.index(s.extent)
-            self.domain = inside(outside, ir.changed(s, extent=extent))
-            new = ir.changed(s, extent=extent, body=self.body(s.body))
+            self.domain = inside(outside, ir.replace_fields(s, extent=extent))
+            new = ir.replace_fields(s, extent=extent, body=self.body(s.body))
             self.domain = outside
             return new
         if isinstance(s, ir.If):
@@ -53,17 +53,17 @@ class _Simplify(ir.Rewriter):
             if isinstance(cond, ir.Const):
                 return self.body(s.then if cond.value else s.orelse)
             outside = self.domain
-            self.domain = given(outside, cond)
+            self.domain = assume(outside, cond)
             then = self.body(s.then)
             self.domain = outside
-            return ir.changed(s, cond=cond, then=then, orelse=self.body(s.orelse))
+            return ir.replace_fields(s, cond=cond, then=then, orelse=self.body(s.orelse))
         if isinstance(s, ir.Store):
             indices = tuple(self.index(i) for i in s.indices)
             return ir.Store(s.buffer, indices, self.expr(s.value))
         return super().stmt(s)
 
 
-def without_implied(cond: ir.Expr, domain: Domain) -> ir.Expr:
+def drop_implied(cond: ir.Expr, domain: Domain) -> ir.Expr:
     """Without those conditions that follow from later ones (`simplify` knows those before)."""
     kept = conjuncts(cond)
     for c in kept[:-1]:

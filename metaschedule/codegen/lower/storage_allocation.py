@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from ... import ir
 from ...affine.injective import is_one_to_one
 from .accesses import Use, accesses, common_loops
-from .compact import are_boxes_disjoint, touched, writes_first
+from .compact import are_boxes_disjoint, touched_region, writes_first
 
 STACK_BYTES = 8192  # a buffer; a register tile is well below, a packed panel above
 MOST_STACK_BYTES = 1 << 18  # of all buffers of a function: threads of others may have small stacks
@@ -67,7 +67,7 @@ def allocate_storage(program: ir.Program, item_bytes: dict[str, int]) -> Storage
             storage.tables.append(b)
         elif b in uses:
             loop = parallel_loop(uses[b])
-            if loop is not None and outlives(b, uses[b], loop):
+            if loop is not None and outlives(uses[b], loop):
                 loop = None
             life = lifetime(uses[b], numbers, 0)
             crossing = loop is None and any(parallel_loop([a]) is not None for a in uses[b])
@@ -114,7 +114,7 @@ def parallel_loop(group: list[Use]) -> ir.For | None:
     return next((f for f in common_loops(group) if f.kind == "parallel"), None)
 
 
-def outlives(b: ir.Buffer, uses: list[Use], loop: ir.For) -> bool | None:
+def outlives(uses: list[Use], loop: ir.For) -> bool | None:
     """Whether an iteration of a parallel loop may read what the same iteration wrote the last time the loop
     ran. Each must then have elements of its own, or it is not known what was meant (None)."""
     path, loops = uses[0].path, uses[0].loops
@@ -123,7 +123,7 @@ def outlives(b: ir.Buffer, uses: list[Use], loop: ir.For) -> bool | None:
     depth = loops.index(loop) + 1
     if writes_first(uses, depth):
         return False
-    box = touched(b, uses, depth)
+    box = touched_region(uses, depth)
     moving = {v for start, _ in box.ranges for v in ir.free_vars(start)} | {loop.var}
     around = tuple(f for f in loops[:depth] if f.var in moving)
     return True if are_boxes_disjoint(box, around) or are_elements_distinct(uses, loop) else None
@@ -148,11 +148,11 @@ def serialize_unsafe_parallel(program: ir.Program) -> ir.Program:
     uses = accesses(program)
     for b in program.allocs:
         loop = parallel_loop(uses[b]) if b.data is None and b in uses else None
-        if loop is not None and outlives(b, uses[b], loop) is None:
+        if loop is not None and outlives(uses[b], loop) is None:
             unsafe.add(loop)
     if not unsafe:
         return program
-    return serialize_unsafe_parallel(ir.changed(program, body=_Serial(unsafe).body(program.body)))
+    return serialize_unsafe_parallel(ir.replace_fields(program, body=_Serial(unsafe).body(program.body)))
 
 
 class _Serial(ir.Rewriter):
@@ -161,7 +161,7 @@ class _Serial(ir.Rewriter):
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         new = super().stmt(s)
-        return ir.changed(new, kind="serial") if s in self.loops else new
+        return ir.replace_fields(new, kind="serial") if s in self.loops else new
 
 
 def lifetime(group: list[Use], numbers: dict[ir.Stmt, int], depth: int) -> tuple[int, int]:

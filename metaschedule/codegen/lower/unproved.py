@@ -93,7 +93,7 @@ class Surroundings:
         new.var, new.extent = var, extent
         return new
 
-    def given(self, cond: ir.Expr, truth: bool = True) -> Surroundings:
+    def assume(self, cond: ir.Expr, truth: bool = True) -> Surroundings:
         new = self
         for part in conjuncts(cond) if truth else (cond,):
             if not isinstance(part, ir.Const):
@@ -113,11 +113,11 @@ class Surroundings:
             domain = Domain() if at is None else at._domain
             assert domain is not None
             for facts in reversed(chain):
-                domain = facts._domain = facts._added(domain)
+                domain = facts._domain = facts._add(domain)
         assert self._domain is not None
         return self._domain
 
-    def _added(self, domain: Domain) -> Domain:
+    def _add(self, domain: Domain) -> Domain:
         if self.var is not None and self.extent is not None:
             if has_load(self.extent):
                 return domain.with_fact(self.var >= 0)
@@ -155,9 +155,9 @@ def places(
             continue
         seen.add((id(e), id(here)))
         if isinstance(e, ir.Select):
-            stack += [(e.cond, here), (e.a, here.given(e.cond)), (e.b, here.given(e.cond, False))]
+            stack += [(e.cond, here), (e.a, here.assume(e.cond)), (e.b, here.assume(e.cond, False))]
         elif isinstance(e, ir.Binary) and e.op in ("and", "or"):
-            stack += [(e.a, here), (e.b, here.given(e.a, e.op == "and"))]
+            stack += [(e.a, here), (e.b, here.assume(e.a, e.op == "and"))]
         else:
             if isinstance(e, ir.Load) or is_division(e):
                 yield e, here
@@ -196,15 +196,15 @@ class _Source:
         if isinstance(s, ir.For):
             self.body(s.body, facts.with_loop(s.var, s.extent))
         elif isinstance(s, ir.If):
-            self.body(s.then, facts.given(s.cond))
-            self.body(s.orelse, facts.given(s.cond, False))
+            self.body(s.then, facts.assume(s.cond))
+            self.body(s.orelse, facts.assume(s.cond, False))
         elif isinstance(s, ir.While):
             self.body(s.body, facts)
 
     def block(self, s: ir.Block, facts: Surroundings) -> None:
         for cond in s.predicate:
             self.expressions([cond], facts)
-            facts = facts.given(cond)
+            facts = facts.assume(cond)
         self.expressions(list(s.bindings), facts)
         for it, binding in zip(s.iters, s.bindings, strict=True):
             if not is_bound_inside(binding, it.extent, facts):
@@ -285,9 +285,9 @@ class _Lowered:
         elif isinstance(s, ir.If):
             then = facts
             for cond in conjuncts(s.cond):
-                then = then.given(cond) if self.lasts(cond) else then
+                then = then.assume(cond) if self.lasts(cond) else then
             self.body(s.then, then)
-            self.body(s.orelse, facts.given(s.cond, False) if self.lasts(s.cond) else facts)
+            self.body(s.orelse, facts.assume(s.cond, False) if self.lasts(s.cond) else facts)
         elif isinstance(s, ir.While):
             self.body(s.body, facts)
 
@@ -321,7 +321,7 @@ def range_of(e: ir.Expr, facts: Surroundings) -> Interval:
         for x, y, sign in ((a, b, 1), (b, a, -1)):
             if is_same(x, e):
                 other = unconditional(y, Surroundings() if has_load(y) else facts)
-                low, high = narrowed((low, high), op, sign, other)
+                low, high = narrow_interval((low, high), op, sign, other)
     return low, high
 
 
@@ -340,7 +340,7 @@ def narrowest(e: ir.Expr) -> ir.Expr:
     return e
 
 
-def narrowed(interval: Interval, op: str, sign: int, by: Interval) -> Interval:
+def narrow_interval(interval: Interval, op: str, sign: int, by: Interval) -> Interval:
     """What is left of an interval where its value compares so with one of `by`; with a sign of -1, where one
     of `by` does with it."""
     low, high = interval
@@ -364,7 +364,7 @@ def contains(outer: Interval, inner: Interval) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-def fitted(found: Interval, dtype: str) -> Interval:
+def fit_interval(found: Interval, dtype: str) -> Interval:
     """An interval of a dtype's values: all of them, if some wrap round."""
     return found if contains(ir.integer_limits(dtype), found) else ir.integer_limits(dtype)
 
@@ -379,23 +379,23 @@ def unconditional(e: ir.Expr, facts: Surroundings) -> Interval:
         return (int(data.min()), int(data.max())) if data is not None and data.size else whole
     if not has_load(e):
         low, high = facts.domain.bounds(e)
-        return fitted((whole[0] if low is None else low, whole[1] if high is None else high), e.dtype)
+        return fit_interval((whole[0] if low is None else low, whole[1] if high is None else high), e.dtype)
     if isinstance(e, ir.Binary):
-        return fitted(arithmetic(e, whole, facts), e.dtype)
+        return fit_interval(arithmetic(e, whole, facts), e.dtype)
     if isinstance(e, ir.Select):
-        a, b = range_of(e.a, facts.given(e.cond)), range_of(e.b, facts.given(e.cond, False))
+        a, b = range_of(e.a, facts.assume(e.cond)), range_of(e.b, facts.assume(e.cond, False))
         return min(a[0], b[0]), max(a[1], b[1])
     if isinstance(e, ir.Cast) and ir.is_integer(e.a.dtype):
-        return fitted(range_of(e.a, facts), e.dtype)
+        return fit_interval(range_of(e.a, facts), e.dtype)
     if isinstance(e, ir.Cast) and e.a.dtype == "bool":
         return 0, 1
     if isinstance(e, ir.Unary):
         low, high = range_of(e.a, facts)
-        return fitted((-high, -low) if e.op == "-" else (-1 - high, -1 - low), e.dtype)
+        return fit_interval((-high, -low) if e.op == "-" else (-1 - high, -1 - low), e.dtype)
     if isinstance(e, ir.Call) and e.name == "abs":
         low, high = range_of(e.args[0], facts)
         least = 0 if low <= 0 <= high else min(abs(low), abs(high))
-        return fitted((least, max(abs(low), abs(high))), e.dtype)
+        return fit_interval((least, max(abs(low), abs(high))), e.dtype)
     return whole
 
 

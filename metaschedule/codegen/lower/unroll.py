@@ -15,7 +15,7 @@ from .model import resolve_kind, share_copies, spend_copies
 def unroll_annotated(program: ir.Program) -> ir.Program:
     """The program with the loops around annotated blocks unrolled."""
     wanted = any(isinstance(s, ir.Block) and UNROLL.is_on(s) for s in ir.walk(program))
-    return ir.changed(program, body=unroll_body(program.body, ())[0]) if wanted else program
+    return ir.replace_fields(program, body=unroll_body(program.body, ())[0]) if wanted else program
 
 
 def unroll_body(body: ir.Body, around: tuple[str, ...]) -> tuple[ir.Body, int | None]:
@@ -24,7 +24,7 @@ def unroll_body(body: ir.Body, around: tuple[str, ...]) -> tuple[ir.Body, int | 
     asked: list[int | None] = []
     for s in body:
         if isinstance(s, ir.Block):
-            made.append(ir.changed(s, body=unroll_body(s.body, around)[0]))
+            made.append(ir.replace_fields(s, body=unroll_body(s.body, around)[0]))
             asked.append(UNROLL.get(s))
         elif isinstance(s, ir.For):
             extent = s.fixed_extent
@@ -32,7 +32,7 @@ def unroll_body(body: ir.Body, around: tuple[str, ...]) -> tuple[ir.Body, int | 
             inner, copies = unroll_body(s.body, around if extent == 1 else (*around, kind))
             copies = spend_copies(copies, kind, extent)
             unrolled = s.kind == "serial" and copies is not None
-            made.append(ir.changed(s, body=inner, kind="unrolled" if unrolled else s.kind))
+            made.append(ir.replace_fields(s, body=inner, kind="unrolled" if unrolled else s.kind))
             asked.append(copies)
         else:
             made.append(s)

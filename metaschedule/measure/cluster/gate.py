@@ -24,7 +24,7 @@ def directory() -> Path:
 
 
 @contextmanager
-def locked(name: str, how: int) -> Iterator[None]:
+def hold_lock(name: str, how: int) -> Iterator[None]:
     file = os.open(directory() / name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(file, how)
@@ -38,7 +38,7 @@ def computing() -> Iterator[None]:
     """Beside others that compute, while nobody times. One who waits to time goes first."""
     file = os.open(directory() / "cores", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        with locked("turn", fcntl.LOCK_EX):
+        with hold_lock("turn", fcntl.LOCK_EX):
             fcntl.flock(file, fcntl.LOCK_SH)
         yield
     finally:
@@ -48,5 +48,5 @@ def computing() -> Iterator[None]:
 @contextmanager
 def timing() -> Iterator[None]:
     """While nobody else computes."""
-    with locked("turn", fcntl.LOCK_EX), locked("cores", fcntl.LOCK_EX):
+    with hold_lock("turn", fcntl.LOCK_EX), hold_lock("cores", fcntl.LOCK_EX):
         yield

@@ -21,7 +21,7 @@ from ... import __version__
 from ...target import resolve
 from ..frames import pack, unpack
 from ..outcome import MeasureError, Outcome, one_line
-from ..peak import measured_peak
+from ..peak import measure_peak
 from ..pool import Job, Pool
 from ..runner import LocalRunner
 from ..workload import Built, Workload
@@ -86,7 +86,7 @@ class RunnerActor:
     def describe(self) -> dict[str, Any]:
         """What this machine is."""
         with gate.timing():
-            return probe() | {"pid": os.getpid(), "peak": measured_peak(resolve("native"))}
+            return probe() | {"pid": os.getpid(), "peak": measure_peak(resolve("native"))}
 
     @ray.method(concurrency_group="control")
     def status(self) -> dict[str, Any]:

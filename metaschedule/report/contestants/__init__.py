@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...target import Target
-from .contestant import Contestant, ContestantError, Way
+from .contestant import Contestant, ContestantError, Variant
 from .ours import Ours
 from .tvm import TVM
 
-__all__ = ["Contestant", "ContestantError", "Ours", "Way", "opponents"]
+__all__ = ["Contestant", "ContestantError", "Ours", "Variant", "opponents"]
 
 NAMES = ("torch", "torch-compile", "tvm", "tvm-default")
 

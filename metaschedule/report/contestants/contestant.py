@@ -11,12 +11,12 @@ import numpy as np
 from ..case import Case
 
 PRECISIONS = ("float32", "bfloat16", "int8-dynamic", "int8-static")  # in which models are run
-ROUND_TIME = 0.1  # seconds that one measurement of a way takes, or one call if that is longer
+ROUND_TIME = 0.1  # seconds that one measurement of a variant takes, or one call if that is longer
 
 
 @dataclass(frozen=True)
-class Way:
-    """One of the ways in which a contestant runs a case, such as a layout of its tensors.
+class Variant:
+    """One of the variants in which a contestant runs a case, such as a layout of its tensors.
 
     `seconds` measures anew at every call: the fastest of some runs, warm, in a native loop or called from
     Python. `output` is the result in our layout.
@@ -37,7 +37,7 @@ class Contestant(Protocol):
         searching and they are known."""
         ...
 
-    def ways(self, case: Case) -> Iterable[Way]:
+    def variants(self, case: Case) -> Iterable[Variant]:
         """None if the contestant does not take part in a case of this kind."""
         ...
 

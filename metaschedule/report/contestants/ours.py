@@ -15,7 +15,7 @@ from ...search.run import INTERRUPTED
 from ...target import Target
 from ..case import Case
 from ..timing import fastest
-from .contestant import ROUND_TIME, Way
+from .contestant import ROUND_TIME, Variant
 
 
 class Ours:
@@ -43,12 +43,12 @@ class Ours:
             raise KeyboardInterrupt
         return None if before else time.perf_counter() - start  # an earlier run has done part of it
 
-    def ways(self, case: Case) -> Iterator[Way]:
+    def variants(self, case: Case) -> Iterator[Variant]:
         run = build(case.program, target=self.target, constants=case.weights, database=self.database)
         call = partial(run, *case.arguments)
-        yield Way(self.name, "", False, lambda: fastest(call, ROUND_TIME), call)
+        yield Variant(self.name, "", False, lambda: fastest(call, ROUND_TIME), call)
         native = partial(run.benchmark, *case.arguments, min_time=ROUND_TIME)
-        yield Way(self.name, "", True, lambda: native().min, call)
+        yield Variant(self.name, "", True, lambda: native().min, call)
 
     def close(self) -> None:
         self.database.close()

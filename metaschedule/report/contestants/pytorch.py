@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..case import Case
 from ..timing import fastest
-from .contestant import ROUND_TIME, Way
+from .contestant import ROUND_TIME, Variant
 from .torch_operators import Counterpart, counterpart
 
 
@@ -45,12 +45,12 @@ class Eager(Torch):
 
     name = "torch"
 
-    def ways(self, case: Case) -> Iterator[Way]:
-        for theirs, layout, data, weights in laid_out(case):
-            yield way(self.name, layout, theirs, partial(theirs.call, *data, *weights))
+    def variants(self, case: Case) -> Iterator[Variant]:
+        for theirs, layout, data, weights in lay_out(case):
+            yield make_variant(self.name, layout, theirs, partial(theirs.call, *data, *weights))
             if weights:
                 run = frozen(WithWeights(theirs.call, weights), data)
-                yield way(self.name, f"{layout}, frozen", theirs, partial(run, *data))
+                yield make_variant(self.name, f"{layout}, frozen", theirs, partial(run, *data))
 
 
 class Compiled(Torch):
@@ -58,12 +58,12 @@ class Compiled(Torch):
 
     name = "torch-compile"
 
-    def ways(self, case: Case) -> Iterator[Way]:
+    def variants(self, case: Case) -> Iterator[Variant]:
         from torch._inductor import config, select_algorithm
 
         torch._dynamo.reset()
         select_algorithm.PRINT_AUTOTUNE = False
-        for theirs, layout, data, weights in laid_out(case):
+        for theirs, layout, data, weights in lay_out(case):
             call = WithWeights(theirs.call, weights) if weights else theirs.call
             run = partial(torch.compile(call, mode="max-autotune", dynamic=False), *data)
             with (
@@ -71,10 +71,10 @@ class Compiled(Torch):
                 config.patch(freezing=bool(weights), max_autotune_report_choices_stats=False),
             ):
                 run()
-            yield way(self.name, layout, theirs, run)
+            yield make_variant(self.name, layout, theirs, run)
 
 
-def laid_out(case: Case) -> Iterator[tuple[Counterpart, str, list[Tensor], list[Tensor]]]:
+def lay_out(case: Case) -> Iterator[tuple[Counterpart, str, list[Tensor], list[Tensor]]]:
     """The operator and its tensors in each layout, those of the call and the constant ones."""
     theirs = counterpart(case.name, **case.config)
     for layout in theirs.layouts:
@@ -90,7 +90,7 @@ def frozen(module: nn.Module, data: Sequence[Tensor]) -> Callable[..., Tensor]:
         return torch.jit.optimize_for_inference(torch.jit.freeze(traced))
 
 
-def way(name: str, kind: str, theirs: Counterpart, call: Callable[[], Tensor]) -> Way:
+def make_variant(name: str, kind: str, theirs: Counterpart, call: Callable[[], Tensor]) -> Variant:
     def seconds() -> float:
         with torch.inference_mode():
             return fastest(call, ROUND_TIME)
@@ -99,4 +99,4 @@ def way(name: str, kind: str, theirs: Counterpart, call: Callable[[], Tensor]) -
         with torch.inference_mode():
             return theirs.output_to(call())
 
-    return Way(name, kind, False, seconds, output)
+    return Variant(name, kind, False, seconds, output)

@@ -43,10 +43,10 @@ def index_texts(spec: Any, ndim: int) -> Texts:
     return tuple(spec)
 
 
-def with_parameters(texts: Texts, numbers: Sequence[int]) -> Texts:
+def put_parameters(texts: Texts, numbers: Sequence[int]) -> Texts:
     """The texts with numbers for p0, p1, ...
 
-    >>> with_parameters(("i0 // p0", "i0 % p0"), [8])
+    >>> put_parameters(("i0 // p0", "i0 % p0"), [8])
     ('i0 // 8', 'i0 % 8')
     """
     if not numbers:
@@ -67,7 +67,7 @@ def parameter_count(spec: Any) -> int | None:
 
 def lambda_texts(text: str) -> Texts:
     """The texts of `lambda i, j: (j, i)`."""
-    tree = parsed(text)
+    tree = parse_index(text)
     if not isinstance(tree, ast.Lambda):
         raise ScheduleError(f"the index map {text!r:.80} is not a lambda", help=HELP)
     names: dict[str, ir.Expr] = {a.arg: ir.Var(f"i{n}") for n, a in enumerate(tree.args.args)}
@@ -83,10 +83,10 @@ def index_map(texts: Texts, ndim: int) -> IndexMap:
         raise ScheduleError(f"{texts!r:.80} is no index map", help=HELP)
     inputs = tuple([ir.Var(f"i{n}") for n in range(ndim)])
     names: dict[str, ir.Expr] = {v.name: v for v in inputs}
-    return IndexMap(inputs, tuple([expression(parsed(t), names, t) for t in texts]))
+    return IndexMap(inputs, tuple([expression(parse_index(t), names, t) for t in texts]))
 
 
-def parsed(text: str) -> ast.expr:
+def parse_index(text: str) -> ast.expr:
     if len(text) > MOST_CHARACTERS:
         raise ScheduleError(f"{text!r:.80} is no index of an index map", help=HELP)
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ... import ir
-from ...affine.access import accessed
+from ...affine.access import make_access
 from ...affine.constraint import bound_of
 from ...affine.cover import covers
 from ...affine.definitions import (
@@ -20,7 +20,7 @@ from ...affine.definitions import (
     leaf_loops_by_kind,
     leaf_loops_of,
 )
-from ...affine.footprint import bounded_iterator, clip
+from ...affine.footprint import clip, find_bounded_iterator
 from ...affine.form import NO_ITERATORS, form_of, iteration, variables
 from ...affine.injective import is_one_to_one
 from ...affine.interned import number
@@ -79,10 +79,10 @@ def covers_domain(s: State, block: ir.Block) -> bool:
             break
         if not isinstance(key, ir.Var) or (s.fixed_extent(key) or 0) < 1:
             return False  # under a condition, or in a loop that may be empty
-    return bound_plainly(s, block) or reaches_all(View(s, s.scope(block.name)), block)
+    return is_bound_plainly(s, block) or reaches_all(View(s, s.scope(block.name)), block)
 
 
-def bound_plainly(s: Nest, block: ir.Block) -> bool:
+def is_bound_plainly(s: Nest, block: ir.Block) -> bool:
     """Each iterator is a loop of its own or was one, and the predicate is that of splits. Splitting and
     fusing lose no point, so nothing needs to be proved."""
     bound: list[ir.Var] = []
@@ -105,9 +105,9 @@ def reaches_all(view: View, block: ir.Block) -> bool:
         return False
     points = ir.Buffer("points", tuple([n for n in sizes if n is not None]), "int8")
     all_points = ir.Region(points, tuple([(ZERO, number(n)) for n in points.shape]))
-    plain = ir.changed(block, iters=(), bindings=(), predicate=())
-    mine = accessed(block, points.region(*[it.var for it in block.iters]), True)
-    return covers(view, mine, accessed(plain, all_points, False))
+    plain = ir.replace_fields(block, iters=(), bindings=(), predicate=())
+    mine = make_access(block, points.region(*[it.var for it in block.iters]), True)
+    return covers(view, mine, make_access(plain, all_points, False))
 
 
 def binds_once(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> bool:
@@ -132,7 +132,7 @@ def reach_of(view: View, block: ir.Block) -> tuple[list[Reach], list[ir.Expr]]:
     """What each iterator of a block, all of constant extents, reaches inside of a view; and the tests of the
     block that say more than that."""
     sizes = [ir.as_int(it.extent) or 0 for it in block.iters]
-    if not view.outside and bound_plainly(view.s, block):
+    if not view.outside and is_bound_plainly(view.s, block):
         return [Reach(Interval({}, 0, n), 0, n - 1) for n in sizes], []
     found: list[Reach] = []
     for binding, n in zip(block.bindings, sizes, strict=True):
@@ -143,7 +143,7 @@ def reach_of(view: View, block: ir.Block) -> tuple[list[Reach], list[ir.Expr]]:
     for test in block.predicate:
         if excludes_nothing(view.s, [test], bound):
             continue
-        bounded = bounded_iterator(iteration(block), test)
+        bounded = find_bounded_iterator(iteration(block), test)
         if bounded is None:
             rest.append(test)
             continue
@@ -175,7 +175,11 @@ def over_iterators(s: State, block: ir.Block, test: ir.Expr) -> ir.Expr | None:
 def runs_once_per_point(s: State, block: ir.Block, loops: Sequence[ir.Var]) -> bool:
     """Whether `loops`, the innermost around a block, run every point of its iterators exactly once, and every
     extent is a constant."""
-    if bound_plainly(s, block) and leaf_loops_of(s, block.bindings) <= {*loops} and are_told(s, block, loops):
+    if (
+        is_bound_plainly(s, block)
+        and leaf_loops_of(s, block.bindings) <= {*loops}
+        and are_told(s, block, loops)
+    ):
         return True
     if any(s.fixed_extent(v) is None for v in loops):
         return False

@@ -24,8 +24,8 @@ from ...affine.definitions import (
     leaf_loops_of,
 )
 from ...affine.form import iteration, variables
-from ...affine.interned import less, number, plus, replaced
-from ...affine.inverse import find_inverse, shifted_variable
+from ...affine.interned import less, number, plus, substitute_interned
+from ...affine.inverse import find_inverse, find_shifted_variable
 from ...affine.view import Interval, View
 from ...arith import Domain, simplify
 from ...errors import ScheduleError
@@ -65,7 +65,7 @@ class NewLoops:
         """A loop over an interval."""
         low, high = self.view.bounds(x)
         new = self.fresh(x.extent)
-        binding = x.start if isinstance(new, ir.Const) else x.shifted(new)
+        binding = x.start if isinstance(new, ir.Const) else x.start_plus(new)
         return BoundValues(binding, low, None if high is None else high + x.extent - 1)
 
     def place(
@@ -81,7 +81,7 @@ class NewLoops:
                 predicate.append(less(binding, number(last + 1)))
         bindings = tuple([v.binding for v in values])
         at = {it.var: binding for it, binding in zip(block.iters, bindings, strict=True)} if own else {}
-        new = ir.changed(
+        new = ir.replace_fields(
             block, bindings=bindings, predicate=(*predicate, *[ir.substitute(e, at) for e in own])
         )
         assert isinstance(self.view.key, ir.Var)
@@ -107,7 +107,7 @@ class LoopMirror(NewLoops):
         if isinstance(e, ir.Var):
             return self.variable(e)
         old = variables(e)
-        return replaced(e, old, tuple([self.variable(var) for var in old]))
+        return substitute_interned(e, old, tuple([self.variable(var) for var in old]))
 
     def variable(self, var: ir.Var) -> ir.Expr:
         found = self.known.get(var)
@@ -203,9 +203,8 @@ class LoopMirror(NewLoops):
 
 # --- which instances follow a producer ------------------------------------------------------------
 
-Links = list[
-    tuple[ir.Expr, ir.Expr]
-]  # an index that a block reads, and the one at which a producer stores it
+# An index that a block reads, and the one at which a producer stores it.
+Links = list[tuple[ir.Expr, ir.Expr]]
 
 
 def rank_leaders(s: State, view: View, block: ir.Block, producers: list[str]) -> list[tuple[ir.Block, Links]]:
@@ -281,7 +280,7 @@ def find_plain_links(
     by more than one iterator per dimension."""
     found: dict[ir.Var, tuple[ir.Expr, int]] = {}
     for start, index in links:
-        mine, shift = shifted_variable(start) or (None, 0)
+        mine, shift = find_shifted_variable(start) or (None, 0)
         if mine is None:
             return None
         for known, (other, by) in found.items():
@@ -300,7 +299,7 @@ def find_plain_links(
 def stored_value(mirror: LoopMirror, producer: ir.Block, index: ir.Expr, shift: int) -> BoundValues:
     """An index at which a producer stores, plus a constant, over the new loops."""
     theirs = iteration(producer)
-    var, offset = shifted_variable(index) or (None, 0)
+    var, offset = find_shifted_variable(index) or (None, 0)
     if var is not None:
         shift += offset
         size = next(ir.as_int(it.extent) or 0 for it in producer.iters if it.var is var)

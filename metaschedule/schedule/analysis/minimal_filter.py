@@ -49,7 +49,7 @@ def minimal_filter(results: int, taps: int) -> MinimalFilter:
         math.prod([p - q for q in rest], start=Fraction(1)) for p, rest in zip(points, others, strict=True)
     ]
     return MinimalFilter(
-        data=(*[(*with_roots(rest), Fraction(0)) for rest in others], with_roots(points)),
+        data=(*[(*polynomial_of_roots(rest), Fraction(0)) for rest in others], polynomial_of_roots(points)),
         taps=(
             *[tuple([p**k / s for k in range(taps)]) for p, s in zip(points, scale, strict=True)],
             last(taps),
@@ -63,7 +63,7 @@ def last(count: int) -> tuple[Fraction, ...]:
     return tuple([Fraction(int(k == count - 1)) for k in range(count)])
 
 
-def with_roots(roots: tuple[Fraction, ...] | list[Fraction]) -> tuple[Fraction, ...]:
+def polynomial_of_roots(roots: tuple[Fraction, ...] | list[Fraction]) -> tuple[Fraction, ...]:
     """The coefficients of the polynomial with these roots, the lowest first."""
     found = [Fraction(1)]
     for root in roots:

@@ -17,7 +17,7 @@ from ...affine.view import View
 from ...errors import ScheduleError
 from ..state import ROOT, Key, State
 from .effects import Effect, touch
-from .iteration_domain import bound_plainly, is_count
+from .iteration_domain import is_bound_plainly, is_count
 from .reducers import find_reducer
 
 Stores = dict[ir.Buffer, tuple[ir.Expr, ...]]  # at which indices, over spatial iterators
@@ -183,7 +183,7 @@ def spatial_iters(iters: tuple[ir.Iter, ...]) -> tuple[ir.Iter, ...]:
     return tuple([it for it in iters if it.kind == "spatial"])
 
 
-def check_only_writer(s: State, events: list[Effect], block: ir.Block) -> None:
+def check_only_writer(events: list[Effect], block: ir.Block) -> None:
     """Raises if anything else stores to what a block stores to."""
     mine = touch(block).writes
     for event in events:
@@ -216,12 +216,12 @@ def check_reduction(s: State, block: ir.Block, view: View) -> None:
             f"block {block.name!r} does not reduce by an operation that is known to commute",
             marks={block.name: "its terms must keep their order"},
         )
-    if bound_plainly(s, block):
+    if is_bound_plainly(s, block):
         used = leaf_loops_of(s, block.bindings)
     else:
         tests = [t for t in block.predicate if not leaf_loops_of(s, [t]).isdisjoint(reducing)]
         inner = [t for t in tests if leaf_loops_of(s, [t]) <= reducing]
-        alone = ir.changed(
+        alone = ir.replace_fields(
             block,
             iters=tuple([it for it, _ in pairs]),
             bindings=tuple([b for _, b in pairs]),
@@ -229,7 +229,7 @@ def check_reduction(s: State, block: ir.Block, view: View) -> None:
         )
         # Another test may leave out the last terms of an element, or all of them.
         counts = all(is_count(s, t, set(loops)) for t in tests if not any(t is x for x in inner))
-        if not bound_plainly(s, alone) or not counts:
+        if not is_bound_plainly(s, alone) or not counts:
             raise ScheduleError(
                 f"the reduction of block {block.name!r} is not over loops of its own",
                 marks={block.name: "a reduction iterator is bound to something else"},

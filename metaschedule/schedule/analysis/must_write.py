@@ -9,30 +9,30 @@ from ...affine.footprint import Box, find_written
 from ...affine.view import View
 
 
-def written_box(view: View, block: ir.Block, buffer: ir.Buffer) -> Box | None:
+def find_written_box(view: View, block: ir.Block, buffer: ir.Buffer) -> Box | None:
     """The box of a buffer that a block certainly stores while what is below a view runs once."""
-    indices = stored_indices(block, buffer)
+    indices = find_stored_indices(block, buffer)
     return None if indices is None else find_written(view, block, indices)
 
 
-def stored_indices(block: ir.Block, buffer: ir.Buffer) -> tuple[ir.Expr, ...] | None:
+def find_stored_indices(block: ir.Block, buffer: ir.Buffer) -> tuple[ir.Expr, ...] | None:
     """Where every instance of a block stores to a buffer: one element, unconditionally; None if not so."""
-    return _stored_indices(block.init, block.body, buffer)
+    return _find_stored_indices(block.init, block.body, buffer)
 
 
 def stored_region(block: ir.Block, buffer: ir.Buffer) -> ir.Region | None:
-    """`stored_indices` as a region."""
+    """`find_stored_indices` as a region."""
     return _stored_region(block.init, block.body, buffer)
 
 
 @lru_cache(maxsize=4096)
 def _stored_region(init: ir.Body, body: ir.Body, buffer: ir.Buffer) -> ir.Region | None:
-    indices = _stored_indices(init, body, buffer)
+    indices = _find_stored_indices(init, body, buffer)
     return None if indices is None else buffer.region(*indices)
 
 
 @lru_cache(maxsize=4096)
-def _stored_indices(init: ir.Body, body: ir.Body, buffer: ir.Buffer) -> tuple[ir.Expr, ...] | None:
+def _find_stored_indices(init: ir.Body, body: ir.Body, buffer: ir.Buffer) -> tuple[ir.Expr, ...] | None:
     certain = [
         x
         for s in body

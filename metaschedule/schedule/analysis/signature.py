@@ -45,7 +45,7 @@ def point(buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> ir.Region:
     return ir.Region(buffer, tuple([(index, ONE) for index in indices]))
 
 
-def with_signature(block: ir.Block) -> ir.Block:
+def infer_signature(block: ir.Block) -> ir.Block:
     """The block with the signature that its body has."""
     reads, writes = signature(block)
     return ir.Block(

@@ -45,7 +45,7 @@ def matrix_product(sch: Schedule, block: BlockRV) -> None:
         roles = roles_of(node, first, second, result)
         # The block first: then the new indices of buffers turn out to be its new iterators.
         order = [*roles.batch, roles.rows, roles.columns, roles.terms]
-        sch.transform_block_layout(block, fused(order, tuple(extents), extents))
+        sch.transform_block_layout(block, fuse_roles(order, tuple(extents), extents))
         for load, sides in (
             (first, [roles.rows, roles.terms]),
             (second, [roles.terms, roles.columns]),
@@ -53,7 +53,7 @@ def matrix_product(sch: Schedule, block: BlockRV) -> None:
         ):
             kind, regions = ("write", node.writes) if load is result else ("read", node.reads)
             at = [region.buffer is load.buffer for region in regions].index(True)
-            sch.transform_layout(block, at, kind, fused([*roles.batch, *sides], load.indices, extents))
+            sch.transform_layout(block, at, kind, fuse_roles([*roles.batch, *sides], load.indices, extents))
 
 
 def operands(node: ir.Block) -> tuple[ir.Load, ir.Load, ir.Load]:
@@ -100,11 +100,11 @@ def roles_of(node: ir.Block, first: ir.Load, second: ir.Load, result: ir.Load) -
     return roles
 
 
-def fused(order: list[Role], indices: Sequence[ir.Expr], extents: dict[ir.Var, int]) -> tuple[str, ...]:
+def fuse_roles(order: list[Role], indices: Sequence[ir.Expr], extents: dict[ir.Var, int]) -> tuple[str, ...]:
     """The index map, as texts over the places of `indices`, that makes one of the iterators of each role.
 
     >>> n, h, k = ir.Var("n"), ir.Var("h"), ir.Var("k")
-    >>> fused([[k], [n, h]], [n, h, k], {n: 2, h: 7, k: 5})
+    >>> fuse_roles([[k], [n, h]], [n, h, k], {n: 2, h: 7, k: 5})
     ('i2', 'i0 * 7 + i1')
     """
     place = {i: n for n, i in enumerate(indices) if isinstance(i, ir.Var)}

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ScheduleError
 from ...ir import Block, For
 from ...ir.annotations import annotation_problem
-from ...validation import HIGH, LOW, shown
+from ...validation import HIGH, LOW, describe_value
 from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
@@ -98,7 +98,7 @@ def plain(s: State, value: Any, depth: int = 0) -> Any:
     if type(value) is int and LOW <= value <= HIGH:
         return value
     raise ScheduleError(
-        f"an annotation cannot hold {shown(value)}",
+        f"an annotation cannot hold {describe_value(value)}",
         help="use strings, finite numbers, bools, None, and tuples of them",
     )
 
@@ -126,6 +126,6 @@ def as_operand(value: Any, depth: int = 0) -> Any:
     if value is not None and not isinstance(value, (str, bool, int, float, ExprRV)):
         raise TypeError(
             "annotate: value must be a string, number, bool, None, drawn value, or a tuple of such, "
-            f"got {shown(value)}"
+            f"got {describe_value(value)}"
         )
     return value

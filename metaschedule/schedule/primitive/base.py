@@ -13,7 +13,7 @@ from operator import is_
 from types import FunctionType
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from ...validation import checked, convert, converters, shown
+from ...validation import check_arguments, convert, converters, describe_value
 from ..state import State
 
 
@@ -67,21 +67,23 @@ class Primitive:
     def operands(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.names])
 
-    def checked(self) -> Self:
+    def check_operands(self) -> Self:
         """The same with operands of the types that the fields declare; `TypeError` or `ValueError` if they
         are not."""
         checks, before = converters(type(self)), self.operands()
         after = [convert(checks[n], v, self.op, n) for n, v in zip(self.names, before)]
         return self if all(map(is_, before, after)) else type(self)(*after)
 
-    def given(self) -> dict[str, Any]:
+    def given_operands(self) -> dict[str, Any]:
         """The operands that are not what they are by default."""
         every = zip(self.names, self.operands())
         known = self.defaults
         return {n: v for n, v in every if n not in known or type(v) is not type(known[n]) or v != known[n]}
 
     def __repr__(self) -> str:
-        return f"{self.op}({', '.join(f'{n}={printed(v)}' for n, v in zip(self.names, self.operands()))})"
+        return (
+            f"{self.op}({', '.join(f'{n}={print_operand(v)}' for n, v in zip(self.names, self.operands()))})"
+        )
 
 
 class Steps:
@@ -94,7 +96,7 @@ class Steps:
         if Steps in cls.__bases__:  # a family; `Schedule` itself has methods that replays call
             for name, method in list(vars(cls).items()):
                 if isinstance(method, FunctionType) and not name.startswith("_"):
-                    setattr(cls, name, checked(method))
+                    setattr(cls, name, check_arguments(method))
 
     def run(self, primitive: Primitive) -> tuple[Any, ...]:
         """Check a primitive, carry it out, record it; gives the handles of its results."""
@@ -126,17 +128,17 @@ def primitive(op: str) -> Callable[[P], P]:
     return register
 
 
-def printed(value: Any) -> str:
+def print_operand(value: Any) -> str:
     try:
         return repr(value)
     except ValueError:  # Python refuses to print integers of thousands of digits
-        return shown(value)
+        return describe_value(value)
 
 
-def mapped(value: Any, f: Callable[[Handle], Any]) -> Any:
+def map_handles(value: Any, f: Callable[[Handle], Any]) -> Any:
     """An operand with its handles replaced."""
     if isinstance(value, Handle):
         return f(value)
     if isinstance(value, (tuple, list)):
-        return tuple([mapped(v, f) for v in value])
+        return tuple([map_handles(v, f) for v in value])
     return value

@@ -41,7 +41,7 @@ class SetScope(Primitive):
 
     def apply(self, s: State, plan: ir.Buffer) -> tuple[Any, ...]:
         if plan.scope != self.scope:
-            replace_buffer(s, plan, ir.changed(plan, scope=self.scope))
+            replace_buffer(s, plan, ir.replace_fields(plan, scope=self.scope))
         return ()
 
 
@@ -85,7 +85,7 @@ class StorageAlign(Primitive):
         asked = [*alignments(s, buffer), (self.axis, self.factor, self.offset)]
         strides = ir.aligned_strides(buffer.shape, asked)
         check_elements((strides[0], buffer.shape[0]), buffer.name, mark)
-        return block, buffer, ir.changed(buffer, layout=ir.Layout(strides))
+        return block, buffer, ir.replace_fields(buffer, layout=ir.Layout(strides))
 
     def apply(self, s: State, plan: tuple[ir.Block, ir.Buffer, ir.Buffer]) -> tuple[Any, ...]:
         block, old, new = plan

@@ -13,7 +13,7 @@ from ...affine.view import Interval, View
 from ...arith import Domain
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, as_int
-from ..analysis.must_write import written_box
+from ..analysis.must_write import find_written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
 from .cache_stage import (
@@ -22,7 +22,6 @@ from .cache_stage import (
     check_scope,
     copy_buffer,
     identity_copy,
-    insert,
     is_never_written,
     loads_any,
     loads_from,
@@ -94,9 +93,9 @@ class CacheRead(Primitive):
         stores = [] if is_never_written(s, buffer) else writers(s, buffer)
         parent, child = place_before(s, scope, users, stores, buffer)
         box = whole_box(buffer.shape) if is_never_written(s, buffer) else None
-        box = box or filled_box(s, buffer, stores, parent, child)
+        box = box or find_filled_box(s, buffer, stores, parent, child)
         if box is None:
-            raise not_filled(buffer, block.name)
+            raise not_filled_error(buffer, block.name)
         return CachePlan(buffer, users, parent, child, box)
 
     def apply(self, s: State, plan: CachePlan) -> tuple[Any, ...]:
@@ -104,7 +103,7 @@ class CacheRead(Primitive):
         s.counter += 1
         new = copy_buffer(old, self.scope, s.counter)
         key, name = add_copy(s, identity_copy(new.name, plan.box, old, new))
-        insert(s, plan.parent, plan.child, key, after=False)
+        s.put_at(plan.child, [key, plan.child])
         for user in plan.users:
             redirect(s, user, old, new)
         allocate(s, s.scope(name), new)
@@ -140,7 +139,7 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
     return Box(ranges, [])
 
 
-def filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: Key) -> Box | None:
+def find_filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: Key) -> Box | None:
     """What has been written for sure, and all that has been written, just before a child of `parent`."""
     before = s.children[parent][: position(s, parent, child)]
     for writer in stores:
@@ -149,7 +148,7 @@ def filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: 
             above is k for k in before for above in (writer, *s.ancestors(writer))
         ):
             continue
-        box = written_box(View(s, parent), node, buffer)
+        box = find_written_box(View(s, parent), node, buffer)
         if box is not None and box.is_whole(buffer.shape):
             return whole_box(buffer.shape)
         if box is not None and len(stores) == 1:
@@ -159,7 +158,7 @@ def filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: 
     return None
 
 
-def not_filled(buffer: Buffer, name: str) -> ScheduleError:
+def not_filled_error(buffer: Buffer, name: str) -> ScheduleError:
     return ScheduleError(
         f"not all of {buffer.name} is known to be written where it would be copied",
         marks={name: f"the copy of {buffer.name} would stand before this"},
@@ -174,7 +173,7 @@ def allocate(s: State, scope: str, buffer: Buffer) -> None:
         s.update(scope, allocs=(*s.nodes[scope].allocs, buffer))
 
 
-def check_only_writer(s: State, block: Block, buffer: Buffer) -> None:
+def check_own_write(s: State, block: Block, buffer: Buffer) -> None:
     """Nobody else writes the buffer, and the block reads of it only what it has written."""
     if any(r.buffer is buffer for r in block.reads) or any(
         loads_from(e, buffer) for e in (*block.bindings, *block.predicate)
@@ -222,9 +221,9 @@ class CacheWrite(Primitive):
         block = s.block(self.block)
         check_scope(self.scope)
         buffer = accessed_buffer(block, "write", self.write_index)
-        check_only_writer(s, block, buffer)
+        check_own_write(s, block, buffer)
         parent, child = place_after(s, block.name, buffer)
-        box = written_box(View(s, parent), block, buffer)
+        box = find_written_box(View(s, parent), block, buffer)
         if box is None and parent is ROOT and any(b is buffer for b in s.original.outputs):
             box = whole_box(buffer.shape)  # a program writes all of its outputs
         if box is None:
@@ -241,6 +240,6 @@ class CacheWrite(Primitive):
         new = copy_buffer(old, self.scope, s.counter)
         redirect(s, plan.users[0], old, new)
         key, name = add_copy(s, identity_copy(new.name, plan.box, new, old))
-        insert(s, plan.parent, plan.child, key, after=True)
+        s.put_at(plan.child, [plan.child, key])
         s.allocs = (*s.allocs, new)
         return (name,)

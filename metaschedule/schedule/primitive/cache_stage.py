@@ -128,13 +128,6 @@ def place_after(s: State, block: str, buffer: ir.Buffer) -> tuple[Key, Key]:
     raise AssertionError("the path ends with the block, below which nobody else reads")
 
 
-def insert(s: State, parent: Key, child: Key, new: Key, after: bool) -> None:
-    siblings: list[Key] = []
-    for c in s.children[parent]:
-        siblings += ([c, new] if after else [new, c]) if c is child else [c]
-    s.set_children(parent, siblings)
-
-
 # --- the copy ---
 
 
@@ -184,7 +177,7 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     its place."""
     spans = [span for span, _ in copy.box.ranges]
     loops = [ir.For(s.fresh(f"ax{n}"), number(span.extent), ()) for n, span in enumerate(spans)]
-    bindings = tuple([span.shifted(loop.var) for loop, span in zip(loops, spans, strict=True)])
+    bindings = tuple([span.start_plus(loop.var) for loop, span in zip(loops, spans, strict=True)])
     clips = [
         ir.binary("<", b, ir.const(limit))
         for b, (_, limit) in zip(bindings, copy.box.ranges, strict=True)
@@ -209,13 +202,13 @@ def point(buffer: ir.Buffer, indices: Sequence[ir.Expr]) -> ir.Region:
 def redirect(s: State, name: str, old: ir.Buffer, new: ir.Buffer) -> None:
     """Let a block, and everything in it, use another buffer; not its bindings, which are outside."""
     node: ir.Block = s.nodes[name]
-    reads, writes, init, body = redirected(node.reads, node.writes, node.init, node.body, old, new)
+    reads, writes, init, body = redirect_buffer(node.reads, node.writes, node.init, node.body, old, new)
     s.update(name, reads=reads, writes=writes, init=init, body=body)
     rewrite_below(s, name, ir.Substitute({}, {old: new}))
 
 
 @lru_cache(maxsize=4096)
-def redirected(
+def redirect_buffer(
     reads: tuple[ir.Region, ...],
     writes: tuple[ir.Region, ...],
     init: ir.Body,

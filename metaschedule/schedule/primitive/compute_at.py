@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...affine.access import accessed
+from ...affine.access import make_access
 from ...affine.footprint import clip, footprint, unite
 from ...affine.inverse import preimage
 from ...affine.view import Interval, View
@@ -86,7 +86,7 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
     meeting = check_place(s, block, loop)
     check_not_output(s, block)
     events = effects(s)
-    check_only_writer(s, events, block)
+    check_only_writer(events, block)
     consumers = check_consumers(s, events, block, loop)
     if position(s, block.name, meeting) > position(s, loop, meeting):
         raise ScheduleError(
@@ -132,7 +132,7 @@ def find_required(view: View, block: Block, stores: Stores, consumers: list[Bloc
         for region in consumer.reads:
             if region.buffer not in stores:
                 continue
-            read = accessed(consumer, region, is_write=False)
+            read = make_access(consumer, region, is_write=False)
             new = preimage(view, spatial, stores[read.buffer], footprint(view, read))
             if found is not None:
                 both = {v: unite(view, x, new[v]) for v, x in found.items() if v in new}

@@ -10,7 +10,7 @@ from ...arith import Domain, simplify
 from ...errors import ScheduleError
 from ..analysis.block_dependence import order_matters
 from ..analysis.iteration_domain import binds_once
-from ..analysis.signature import with_signature
+from ..analysis.signature import infer_signature
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
 
@@ -127,11 +127,7 @@ class DecomposePadding(Primitive):
     def apply(self, s: State, plan: DecomposePlan) -> tuple[Any, ...]:
         fill = self.add_fill(s, plan)
         self.shrink(s, plan)
-        parent = s.parent[plan.loop]
-        siblings: list[Key] = []
-        for child in s.children[parent]:
-            siblings += [fill, child] if child is plan.loop else [child]
-        s.set_children(parent, siblings)
+        s.put_at(plan.loop, [fill, plan.loop])
         return (s.blocks_below(fill)[0],)
 
     def add_fill(self, s: State, plan: DecomposePlan) -> Key:
@@ -149,7 +145,7 @@ class DecomposePadding(Primitive):
             (ir.Store(store.buffer, put.exprs(store.indices), plan.value.b),),
             predicate=tuple([put.expr(s.resolve(p)) for p in block.predicate]),
         )
-        nest: Any = with_signature(filling)
+        nest: Any = infer_signature(filling)
         for var in reversed(plan.nest):
             node: ir.For = s.nodes[var]
             nest = ir.For(loops[var], put.expr(s.resolve(node.extent)), (nest,), node.kind, node.annotations)
@@ -186,8 +182,8 @@ class DecomposePadding(Primitive):
                 )
         tidy = Tidy({**values}, Domain({it.var: it.extent for it in iters}))
         store = ir.Store(plan.store.buffer, tidy.exprs(plan.store.indices), tidy.expr(plan.value.a))
-        s.nodes[block.name] = with_signature(
-            ir.changed(
+        s.nodes[block.name] = infer_signature(
+            ir.replace_fields(
                 block, iters=tuple(iters), bindings=tuple(bindings), predicate=tuple(predicate), body=(store,)
             )
         )

@@ -13,7 +13,7 @@ from ..analysis.iteration_domain import runs_once_per_point
 from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
 from ..state import ROOT, State
 from .base import BlockRV, Primitive, primitive
-from .nests import guarded, remove
+from .nests import is_guarded, remove
 
 
 @primitive("fuse_reduction_epilogue")
@@ -59,7 +59,7 @@ class FuseReductionEpilogue(Primitive):
         extra = ir.substitute(rest, values)
         start = extra if identity else ir.binary(op, first.value, extra)
         mine = ir.Load(new, indices)
-        fused = ir.changed(
+        fused = ir.replace_fields(
             reduction,
             init=(ir.Store(new, indices, start),),
             body=(ir.Store(new, indices, ir.binary(op, mine, reducer.terms[0])),),
@@ -67,7 +67,7 @@ class FuseReductionEpilogue(Primitive):
             writes=(),
         )
         reads, writes = block_signature(fused)
-        return ir.changed(fused, reads=reads, writes=writes)
+        return ir.replace_fields(fused, reads=reads, writes=writes)
 
     def epilogue_parts(
         self, epilogue: ir.Block, old: ir.Buffer, op: str
@@ -150,7 +150,7 @@ class FuseReductionEpilogue(Primitive):
 
     def check_whole(self, s: State, block: ir.Block, old: ir.Buffer) -> None:
         """Every value of the spatial iterators is reached."""
-        if guarded(s, block) or not runs_once_per_point(s, block, s.loops_around(block.name)):
+        if is_guarded(s, block) or not runs_once_per_point(s, block, s.loops_around(block.name)):
             raise ScheduleError(
                 f"block {block.name!r} is not known to run exactly once for each element of {old.name}",
                 marks={block.name: "its bindings, or its predicate, may leave some out"},

@@ -21,7 +21,7 @@ from ..analysis.elementwise import (
 )
 from ..analysis.iteration_domain import covers_domain
 from ..analysis.limits import check_inlined
-from ..analysis.signature import refresh_scopes, with_signature
+from ..analysis.signature import infer_signature, refresh_scopes
 from ..state import State
 from .base import BlockRV, Primitive, Steps, primitive
 from .reverse_inline import ReverseComputeInline
@@ -103,10 +103,10 @@ class ComputeInline(Primitive):
             if not whole and not contains(written, region, domain_of(reader)):
                 raise ScheduleError(f"block {reader.name!r} may read more than is written", marks)
             check_inlined(buffer, store.value, reader.init + reader.body, marks)
-            new = ir.changed(reader, init=put.body(reader.init), body=put.body(reader.body))
+            new = ir.replace_fields(reader, init=put.body(reader.init), body=put.body(reader.body))
             if new is reader:
                 raise ScheduleError(f"block {reader.name!r} reads {buffer.name} in its signature only", marks)
-            found.append(with_signature(new))
+            found.append(infer_signature(new))
         if not found:
             raise ScheduleError(f"nothing reads {buffer.name}", marks={block.name: f"writes {buffer.name}"})
         return found

@@ -21,12 +21,12 @@ from ..analysis.index_text import (
     index_map,
     index_texts,
     parameter_count,
-    with_parameters,
+    put_parameters,
 )
 from ..state import Key, State
 from .base import BlockRV, ExprRV, Primitive, Steps, primitive
 from .block_layout import ReorderBlockIterVar, TransformBlockLayout
-from .cache_stage import accessed_buffer, insert, owner_of, point, replace_buffer
+from .cache_stage import accessed_buffer, owner_of, point, replace_buffer
 
 Number = bool | int | float | str
 
@@ -67,7 +67,7 @@ class TransformLayout(Primitive):
         block = s.block(self.block)
         old = accessed_buffer(block, self.kind, self.buffer_index)
         owner = owner_of(s, old, block)
-        texts = with_parameters(self.index_map, [s.number(p) for p in self.parameters])
+        texts = put_parameters(self.index_map, [s.number(p) for p in self.parameters])
         shape = image_shape(texts, old.shape)
         new = ir.Buffer(old.name, shape, old.dtype, old.scope)
         found = index_map(texts, len(old.shape))
@@ -109,7 +109,7 @@ class TransformLayout(Primitive):
             s.children[name] = ()
             predicate = tuple([ir.substitute(c, values) for c in plan.fill.predicate])
             s.update(name, name=name, bindings=tuple(values.values()), predicate=predicate)
-            insert(s, plan.parent, plan.child, s.nest(loops, [name]), after=False)
+            s.put_at(plan.child, [s.nest(loops, [name]), plan.child])
         return ()
 
 

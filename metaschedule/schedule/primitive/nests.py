@@ -8,7 +8,7 @@ from functools import lru_cache
 from ... import ir
 from ...affine.definitions import Definition, FusedDigit, Split, leaf_loops_of
 from ...affine.form import variables
-from ...affine.interned import replaced
+from ...affine.interned import substitute_interned
 from ...errors import ScheduleError
 from ..state import ROOT, Key, State
 
@@ -24,10 +24,10 @@ class Copies:
     def var(self, var: ir.Var) -> ir.Var:
         known = self.new.get(var)
         if known is None:
-            known = self.new[var] = self.defined(var)
+            known = self.new[var] = self.define_copy(var)
         return known
 
-    def defined(self, var: ir.Var) -> ir.Var:
+    def define_copy(self, var: ir.Var) -> ir.Var:
         s, known = self.state, self.state.definitions.get(var)
         if known is None:
             return var
@@ -53,7 +53,7 @@ class Copies:
         if type(e) is ir.Const:
             return e
         old = variables(e)
-        return replaced(e, old, tuple([self.var(v) for v in old]))
+        return substitute_interned(e, old, tuple([self.var(v) for v in old]))
 
     def loop(self, var: ir.Var, kind: str | None = None) -> ir.For:
         """The copy of a loop, without its body."""
@@ -66,15 +66,6 @@ class Copies:
             if kind is None
             else ir.For(new, extent, (), kind)
         )
-
-
-def insert(s: State, at: Key, keys: list[Key]) -> None:
-    """Put nodes where one is, which may be among them."""
-    parent = s.parent[at]
-    siblings: list[Key] = []
-    for child in s.children[parent]:
-        siblings += keys if child is at else [child]
-    s.set_children(parent, siblings)
 
 
 def loops_from(s: State, block: ir.Block, loop: ir.Var) -> list[ir.Var]:
@@ -125,7 +116,7 @@ def perfect_nest(s: State, block: ir.Block) -> list[ir.Var]:
     return nest[::-1]
 
 
-def guarded(s: State, block: ir.Block) -> bool:
+def is_guarded(s: State, block: ir.Block) -> bool:
     """Whether a statement other than a loop is around the block."""
     return any(not isinstance(k, ir.Var) for k in s.ancestors(block.name))
 

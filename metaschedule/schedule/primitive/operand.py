@@ -9,7 +9,7 @@ from typing import Any
 from ... import ir
 from ...errors import ScheduleError
 from ..analysis.reducers import find_reducer
-from ..analysis.signature import refresh_scopes, with_signature
+from ..analysis.signature import infer_signature, refresh_scopes
 from ..state import Key, State
 from .base import BlockRV, Primitive, Steps, primitive
 from .padding import check_own_nest, is_zero
@@ -87,14 +87,10 @@ class ConvertOperand(Primitive):
             after.append(take_off(s, plan, ir.Load(result, plan.store.indices), ir.Load(total, place)))
         s.allocs = (*s.allocs, *made)
         put = PutOperand(plan.load, copy, {plan.store.buffer: result})
-        s.nodes[block.name] = with_signature(
-            ir.changed(block, init=put.body(block.init), body=put.body(block.body))
+        s.nodes[block.name] = infer_signature(
+            ir.replace_fields(block, init=put.body(block.init), body=put.body(block.body))
         )
-        parent = s.parent[plan.top]
-        siblings: list[Key] = []
-        for child in s.children[parent]:
-            siblings += [*before, child, *after] if child is plan.top else [child]
-        s.set_children(parent, siblings)
+        s.put_at(plan.top, [*before, plan.top, *after])
         refresh_scopes(s, plan.top)
         return tuple([s.blocks_below(key)[0] for key in (*before, *after)])
 
@@ -136,7 +132,7 @@ def add_nest(s: State, name: str, iters: Sequence[ir.Iter], store: ir.Store, ini
     """Enter a block in loops of its own, one per iterator."""
     names = [it.var.name for it in iters]
     loops = [ir.Var(v[2:] if v.startswith("v_") else f"ax{n}") for n, v in enumerate(names)]
-    nest: Any = with_signature(ir.Block(name, tuple(iters), tuple(loops), (), (), (store,), init))
+    nest: Any = infer_signature(ir.Block(name, tuple(iters), tuple(loops), (), (), (store,), init))
     for var, it in zip(reversed(loops), reversed(iters), strict=True):
         nest = ir.For(var, it.extent, (nest,))
     return s.add(nest)

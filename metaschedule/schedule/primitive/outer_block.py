@@ -12,8 +12,8 @@ from ...errors import ScheduleError
 from ..analysis.iteration_domain import check_kinds_apart, domain_within
 from ..state import State
 from .base import LoopRV, Primitive, primitive
-from .nests import insert, perfect_nest
-from .reduction import InitPlan, Renamed, plan_init, without_init
+from .nests import perfect_nest
+from .reduction import InitPlan, Renamed, drop_init, plan_init
 
 ZERO = ir.const(0)
 
@@ -48,8 +48,8 @@ class Blockize(Primitive):
 
     def apply(self, s: State, plan: BlockizePlan) -> tuple[Any, ...]:
         key = s.fresh_block_name(plan.outer.name)
-        s.nodes[key] = ir.changed(plan.outer, name=key)
-        insert(s, plan.loops[0], [key])
+        s.nodes[key] = ir.replace_fields(plan.outer, name=key)
+        s.put_at(plan.loops[0], [key])
         s.set_children(key, [plan.loops[0]])
         s.nodes[plan.inner.name] = plan.inner
         return (key,)
@@ -81,8 +81,8 @@ def plan_blockize(s: State, loop: ir.Var) -> BlockizePlan:
     if block.init:
         _, reducing = check_kinds_apart(s, block)
         init = parts.init(plan_init(s, block, inside, reducing))
-    inner = ir.changed(block, bindings=tuple(parts.inner), predicate=tuple(inner_predicate))
-    inner = without_init(s, inner) if block.init else inner
+    inner = ir.replace_fields(block, bindings=tuple(parts.inner), predicate=tuple(inner_predicate))
+    inner = drop_init(s, inner) if block.init else inner
     outer = ir.Block(
         f"{block.name}_o",
         tuple(parts.iters),
@@ -220,7 +220,7 @@ class Parts:
         )
         for var in reversed(plan.loops):
             loop: ir.For = self.state.nodes[var]
-            body = ir.changed(loop, extent=self.state.resolve(loop.extent), body=(body,))
+            body = ir.replace_fields(loop, extent=self.state.resolve(loop.extent), body=(body,))
         return Renamed({}).body((body,))
 
 

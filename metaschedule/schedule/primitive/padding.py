@@ -11,7 +11,7 @@ from ... import ir
 from ...errors import ScheduleError
 from ..analysis.limits import LARGEST_ELEMENT, check_count
 from ..analysis.reducers import BlockReducer, find_reducer
-from ..analysis.signature import refresh_scopes, with_signature
+from ..analysis.signature import infer_signature, refresh_scopes
 from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 from .decompose_padding import DecomposePadding
@@ -127,22 +127,18 @@ class PadEinsum(Primitive):
             s.allocs = (*s.allocs, result)
             after.append(self.add_result(s, plan, result))
         put = PutPadded(padded_load, {store.buffer: result})
-        new = ir.changed(
+        new = ir.replace_fields(
             block,
             iters=tuple([ir.Iter(it.var, ir.const(sizes[it.var]), it.kind) for it in block.iters]),
             init=put.body(block.init),
             body=put.body(block.body),
         )
-        s.nodes[block.name] = with_signature(new)
+        s.nodes[block.name] = infer_signature(new)
         for it, binding in zip(block.iters, block.bindings, strict=True):
             assert isinstance(binding, ir.Var)
             s.update(binding, extent=ir.const(sizes[it.var]))
             s.extents[binding] = ir.const(sizes[it.var])
-        parent = s.parent[plan.top]
-        siblings: list[Key] = []
-        for child in s.children[parent]:
-            siblings += [*before, child, *after] if child is plan.top else [child]
-        s.set_children(parent, siblings)
+        s.put_at(plan.top, [*before, plan.top, *after])
         refresh_scopes(s, plan.top)
         return tuple([s.blocks_below(key)[0] for key in (*before, *after)])
 
@@ -225,7 +221,7 @@ def copying(name: str, iters: list[ir.Var], extents: list[int], store: ir.Store)
         (),
         (store,),
     )
-    nest: Any = with_signature(block)
+    nest: Any = infer_signature(block)
     for var, extent in zip(reversed(loops), reversed(extents), strict=True):
         nest = ir.For(var, ir.const(extent), (nest,))
     return nest

@@ -158,7 +158,7 @@ class Piece(ir.Substitute):
         new = [self.expr(v) for v in old]
         return tuple([v for v in new if isinstance(v, ir.Var)])
 
-    def declared(self, var: ir.Var) -> ir.Var:
+    def declare(self, var: ir.Var) -> ir.Var:
         if not self.fresh:
             return var
         new = self.known[var] = ir.Var(var.name)
@@ -172,14 +172,14 @@ class Piece(ir.Substitute):
         node = s.nodes[key]
         children = s.children[key]
         if isinstance(node, ir.For):
-            var = self.declared(node.var)
+            var = self.declare(node.var)
             extent = self.expr(node.extent)
-            s.nodes[var] = ir.changed(node, var=var, extent=extent)
+            s.nodes[var] = ir.replace_fields(node, var=var, extent=extent)
             s.extents[var] = extent
             new: Key = var
         elif isinstance(node, ir.Block):
             new = s.fresh_block_name(node.name) if self.fresh else key
-            s.nodes[new] = ir.changed(self.outer_block(node), name=new)
+            s.nodes[new] = ir.replace_fields(self.outer_block(node), name=new)
         elif self.fresh:
             s.counter += 1
             new = s.counter
@@ -193,15 +193,17 @@ class Piece(ir.Substitute):
     def outer_block(self, node: ir.Block) -> ir.Block:
         """The copy of a block among the loops."""
         if not self.fresh:
-            return ir.changed(node, bindings=self.exprs(node.bindings), predicate=self.exprs(node.predicate))
+            return ir.replace_fields(
+                node, bindings=self.exprs(node.bindings), predicate=self.exprs(node.predicate)
+            )
         new = self.block(node)
         if not node.init or self.may_begin(node):
             return new
-        new = ir.changed(new, init=())
+        new = ir.replace_fields(new, init=())
         if self.s.children[node.name]:
-            return ir.changed(new, reads=(*new.writes, *new.reads))
+            return ir.replace_fields(new, reads=(*new.writes, *new.reads))
         reads, writes = block_signature(new)
-        return ir.changed(new, reads=reads, writes=writes)
+        return ir.replace_fields(new, reads=reads, writes=writes)
 
     def may_begin(self, node: ir.Block) -> bool:
         """Whether the first term of a reduction may be in this piece: all its iterators may be 0 there."""
@@ -217,16 +219,16 @@ class Piece(ir.Substitute):
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if isinstance(s, ir.For):
-            return super().stmt(ir.changed(s, var=self.declared(s.var)))
+            return super().stmt(ir.replace_fields(s, var=self.declare(s.var)))
         if isinstance(s, ir.Block):
             return self.block(s)
         return super().stmt(s)
 
     def block(self, s: ir.Block) -> ir.Block:
-        iters = tuple([ir.Iter(self.declared(it.var), it.extent, it.kind) for it in s.iters])
+        iters = tuple([ir.Iter(self.declare(it.var), it.extent, it.kind) for it in s.iters])
         if self.fresh:
             self.renamed.update({b: replace(b) for b in s.allocs})
-        new = super().stmt(ir.changed(s, iters=iters))
+        new = super().stmt(ir.replace_fields(s, iters=iters))
         assert isinstance(new, ir.Block)
         return new
 

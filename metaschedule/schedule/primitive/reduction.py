@@ -20,7 +20,7 @@ from ..analysis.iteration_domain import (
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, Steps, primitive
 from .epilogue import FuseReductionEpilogue
-from .nests import Copies, check_copied, insert, loaded_buffers, loops_from
+from .nests import Copies, check_copied, loaded_buffers, loops_from
 from .rfactor import RFactor
 
 
@@ -44,7 +44,7 @@ def plan_init(s: State, block: ir.Block, inside: list[ir.Var], reducing: set[ir.
     return InitPlan(block, loops, init_predicate(s, block, reducing))
 
 
-def init_block(s: State, plan: InitPlan, copies: Copies, name: str) -> ir.Block:
+def init_block(plan: InitPlan, copies: Copies, name: str) -> ir.Block:
     """The `init` as a block in the copied loops."""
     block = plan.block
     iters, reads, writes, body = init_parts(block.iters, block.reads, block.writes, block.init)
@@ -81,7 +81,7 @@ class Renamed(ir.Substitute):
         values: Any = self.values
         if isinstance(s, ir.For):
             values[s.var] = ir.Var(s.var.name)
-            return ir.changed(super().stmt(s), var=values[s.var])
+            return ir.replace_fields(super().stmt(s), var=values[s.var])
         if isinstance(s, ir.Block):
             for it in s.iters:
                 values[it.var] = ir.Var(it.var.name)
@@ -91,14 +91,14 @@ class Renamed(ir.Substitute):
         return ir.Iter(self.values[it.var], self.expr(it.extent), it.kind)  # pyright: ignore[reportArgumentType]
 
 
-def without_init(s: State, block: ir.Block) -> ir.Block:
+def drop_init(s: State, block: ir.Block) -> ir.Block:
     """The block when its `init` is elsewhere: it now reads what it combines with."""
     loaded = set(loaded_buffers(block.body))
     for below in s.blocks_below(block.name):
         loaded |= {r.buffer for r in s.nodes[below].reads}
     listed = {r.buffer for r in block.reads}
     own = tuple([w for w in block.writes if w.buffer in loaded and w.buffer not in listed])
-    return ir.changed(block, init=(), reads=(*own, *block.reads))
+    return ir.replace_fields(block, init=(), reads=(*own, *block.reads))
 
 
 @primitive("decompose_reduction")
@@ -151,11 +151,11 @@ class DecomposeReduction(Primitive):
         init, loop = plan
         copies = Copies(s, init.loops)
         loops = [copies.loop(v) for v in init.loops]
-        new = init_block(s, init, copies, init.block.name + "_init")
+        new = init_block(init, copies, init.block.name + "_init")
         key = s.add(new)
         top: Key = s.nest(loops, [key]) if loops else key
-        insert(s, loop, [top, loop])
-        s.nodes[init.block.name] = without_init(s, s.nodes[init.block.name])
+        s.put_at(loop, [top, loop])
+        s.nodes[init.block.name] = drop_init(s, s.nodes[init.block.name])
         return (key,)
 
 

@@ -13,11 +13,11 @@ from ...affine.view import View
 from ...arith import Domain
 from ...errors import ScheduleError
 from ..analysis.limits import check_elements
-from ..analysis.must_write import own_accesses, stored_indices
+from ..analysis.must_write import find_stored_indices, own_accesses
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
-from .cache_copies import CacheRead, check_only_writer
-from .cache_stage import Copy, accessed_buffer, add_copy, insert, loads_any, place_after, point
+from .cache_copies import CacheRead, check_own_write
+from .cache_stage import Copy, accessed_buffer, add_copy, loads_any, place_after, point
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Reindex(Primitive):
         check_elements(sizes, f"{buffer.name}_reindex", {block.name: f"uses {buffer.name}"})
         if self.kind == "read":
             return self.check_read(s, block, buffer, indices, used, sizes)
-        check_only_writer(s, block, buffer)
+        check_own_write(s, block, buffer)
         if not is_one_to_one(indices, {it.var: n for it, n in zip(used, sizes, strict=True)}):
             raise ScheduleError(
                 f"several values of the iterators may give the same element of {buffer.name}",
@@ -75,7 +75,7 @@ class Reindex(Primitive):
         parent, child = place_after(s, block.name, buffer)
         box = (
             find_written(View(s, parent), block, [it.var for it in used])
-            if stored_indices(block, buffer)
+            if find_stored_indices(block, buffer)
             else None
         )
         if box is None:
@@ -146,18 +146,18 @@ class Reindex(Primitive):
         swap = Redirect(old, new, own)
         s.update(
             plan.block.name,
-            reads=moved_regions(plan.block.reads, swap),
-            writes=moved_regions(plan.block.writes, swap),
+            reads=move_regions(plan.block.reads, swap),
+            writes=move_regions(plan.block.writes, swap),
             init=swap.body(plan.block.init),
             body=swap.body(plan.block.body),
         )
         key, name = add_copy(s, copy)
-        insert(s, plan.parent, plan.child, key, after=self.kind == "write")
+        s.put_at(plan.child, [plan.child, key] if self.kind == "write" else [key, plan.child])
         s.allocs = (*s.allocs, new)
         return (name,)
 
 
-def moved_regions(regions: Sequence[ir.Region], swap: Redirect) -> tuple[ir.Region, ...]:
+def move_regions(regions: Sequence[ir.Region], swap: Redirect) -> tuple[ir.Region, ...]:
     """A signature in which the regions of the old buffer, all of one place, are one of the new."""
     new: list[ir.Region] = []
     for region in map(swap.region, regions):

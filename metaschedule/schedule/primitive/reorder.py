@@ -82,9 +82,7 @@ class Reorder(Primitive):
     def apply(self, s: State, plan: tuple[list[Var], list[Var]]) -> tuple[Any, ...]:
         chain, order = plan
         body = s.children[chain[-1]]
-        parent = s.parent[chain[0]]
-        siblings = [order[0] if c is chain[0] else c for c in s.children[parent]]
-        s.set_children(parent, siblings)
+        s.put_at(chain[0], [order[0]])
         for above, below in zip(order, order[1:]):
             s.set_children(above, [below])
         s.set_children(order[-1], body)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...affine.access import accessed
+from ...affine.access import make_access
 from ...affine.alias import may_alias
 from ...affine.cover import covers, has_witnesses, still_variables
 from ...affine.definitions import leaf_loops_by_kind
@@ -26,7 +26,7 @@ from ...affine.view import View
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, Var, as_int
 from ..analysis.effects import effects
-from ..analysis.iteration_domain import bound_plainly, covers_domain, over_iterators, reach_of
+from ..analysis.iteration_domain import covers_domain, is_bound_plainly, over_iterators, reach_of
 from ..analysis.loop_mirror import follow, rank_leaders
 from ..analysis.moving import (
     Move,
@@ -90,7 +90,7 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
     check_block(s, block)
     meeting = check_place(s, block, loop)
     events = effects(s)
-    check_only_writer(s, events, block)
+    check_only_writer(events, block)
     if position(s, block.name, meeting) < position(s, loop, meeting):
         raise ScheduleError(
             f"block {block.name!r} runs before the loop over {loop.name}",
@@ -136,7 +136,7 @@ def check_same_instances(s: State, after: State, block: Block, leader: Block, me
     before, now = View(s, meeting), View(after, meeting)
     points = [it.var for it in block.iters]
     if runs_surely(before, block) and runs_surely(now, new):
-        if not before.outside and bound_plainly(s, block) and bound_plainly(after, new):
+        if not before.outside and is_bound_plainly(s, block) and is_bound_plainly(after, new):
             return  # for all values, both
         have, need = find_written(now, new, points), find_written(before, block, points)
         if have is not None and need is not None and have.is_same(now, need):
@@ -144,7 +144,7 @@ def check_same_instances(s: State, after: State, block: Block, leader: Block, me
         still = dict.fromkeys([*still_variables(before, block), *still_variables(now, new)])
         sizes = tuple([as_int(it.extent) or 0 for it in block.iters])
         region = Buffer("points", sizes, "int8").region(*points)
-        mine, theirs = [accessed(b, region, True) for b in (new, block)]
+        mine, theirs = [make_access(b, region, True) for b in (new, block)]
         loops, old = [
             [v for v in view.s.loops_around(block.name) if v not in view.outside] for view in (now, before)
         ]
@@ -196,8 +196,8 @@ def check_provided(after: State, producer: Block, move: Move) -> None:
         indices = stores.get(region.buffer)
         if indices is None:
             continue
-        stored = accessed(producer, region.buffer.region(*indices), True)
-        if not covers(view, stored, accessed(block, region, False)):
+        stored = make_access(producer, region.buffer.region(*indices), True)
+        if not covers(view, stored, make_access(block, region, False)):
             raise ScheduleError(
                 f"block {producer.name!r} has not stored all that block {block.name!r} reads by then",
                 marks={producer.name: f"stores part of {region.buffer.name}", loop: "in one iteration"},
@@ -210,10 +210,10 @@ def check_parallel(after: State, move: Move, leader: Block, meeting: Key) -> Non
     for var in (*after.loops_around(move.loop), move.loop):
         if after.nodes[var].kind in ("serial", "unrolled") or var in outside:
             continue
-        if var in leaf_loops_by_kind(after, block)[0] and bound_plainly(after, leader):
+        if var in leaf_loops_by_kind(after, block)[0] and is_bound_plainly(after, leader):
             continue
         view = View(after, after.parent[var], moving=var)
-        writes = [accessed(block, r, True) for r in block.writes]
+        writes = [make_access(block, r, True) for r in block.writes]
         if any(may_alias(view, w, w) is not False for w in writes):
             raise ScheduleError(
                 f"iterations of the {after.nodes[var].kind} loop over {var.name} may store the same elements",

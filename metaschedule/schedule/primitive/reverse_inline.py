@@ -22,7 +22,7 @@ from ..analysis.elementwise import (
 )
 from ..analysis.iteration_domain import covers_domain
 from ..analysis.limits import check_inlined
-from ..analysis.signature import refresh_scopes, with_signature
+from ..analysis.signature import infer_signature, refresh_scopes
 from ..state import State
 from .base import BlockRV, Primitive, primitive
 
@@ -87,7 +87,7 @@ class ReverseComputeInline(Primitive):
         at = {it.var: b for it, b in zip(producer.iters, producer.bindings, strict=True)}
         predicate = (*producer.predicate, *[ir.substitute(t, at) for t in tests])
         return ReversePlan(
-            block, buffer, with_signature(ir.changed(producer, body=(new,), predicate=predicate))
+            block, buffer, infer_signature(ir.replace_fields(producer, body=(new,), predicate=predicate))
         )
 
     def find_producer(

@@ -22,7 +22,7 @@ from ..analysis.limits import check_elements
 from ..analysis.reducers import ASSOCIATIVE, BlockReducer, find_reducer
 from ..state import State
 from .base import LoopRV, Primitive, primitive
-from .nests import Copies, check_copied, insert, perfect_nest
+from .nests import Copies, check_copied, perfect_nest
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ class RFactor(Primitive):
         loops = [copies.loop(v, "serial" if v is loop else None) for v in kept]
         s.nodes[block.name] = final_block(plan, partials, copies)
         top = s.nest(loops, [block.name])
-        insert(s, plan.nest[0], [plan.nest[0], top])
+        s.put_at(plan.nest[0], [plan.nest[0], top])
         return (key,)
 
 
@@ -219,7 +219,7 @@ def partial_block(s: State, plan: FactorPlan, partials: list[ir.Buffer]) -> ir.B
         tuple(bindings),
         tuple([sub.region(r) for r in block.reads if r.buffer in loaded]),
         tuple([b.region(*at) for b, at in zip(partials, where, strict=True)]),
-        rebuilt(block.body, stores),
+        rebuild_body(block.body, stores),
         tuple(starts) if plan.others else (),
         block.predicate,
         annotations=block.annotations,
@@ -239,7 +239,7 @@ def final_block(plan: FactorPlan, partials: list[ir.Buffer], copies: Copies) -> 
     stores = [ir.Store(st.buffer, st.indices, v) for st, v in zip(reducer.stores, results, strict=True)]
     started = {x.buffer for x in ir.expressions(block.init) if isinstance(x, ir.Load)}
     extent = copies.state.extents[plan.loop]
-    return ir.changed(
+    return ir.replace_fields(
         block,
         iters=(*[it for it, _ in pairs], ir.Iter(new, extent, "reduce")),
         bindings=(*[copies.expr(b) for _, b in pairs], copies.var(plan.loop)),
@@ -247,12 +247,12 @@ def final_block(plan: FactorPlan, partials: list[ir.Buffer], copies: Copies) -> 
             *[b.region(*at) for b, at in zip(partials, where, strict=True)],
             *[r for r in block.reads if r.buffer in started],
         ),
-        body=rebuilt(block.body, stores),
+        body=rebuild_body(block.body, stores),
         predicate=tuple([copies.expr(c) for c in plan.predicate]),
     )
 
 
-def rebuilt(body: ir.Body, stores: list[ir.Store]) -> ir.Body:
+def rebuild_body(body: ir.Body, stores: list[ir.Store]) -> ir.Body:
     """Other stores in the statements of `body`: together where it stores together."""
     left = iter(stores)
     return tuple(

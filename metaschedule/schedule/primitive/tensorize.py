@@ -14,7 +14,7 @@ from typing import Any
 from ... import ir
 from ...arith import Domain, block_signature, simplify
 from ...errors import ScheduleError
-from ..instruction import COMMUTATIVE, put_instruction
+from ..instruction_semantics import COMMUTATIVE, put_instruction
 from ..intrinsics import Intrinsic, get_intrinsic
 from ..state import State
 from .base import BlockRV, LoopRV, Primitive, primitive
@@ -62,16 +62,16 @@ class Tensorize(Primitive):
             where = where.with_loop(loop.var, s.resolve(loop.extent))
         body = statements(stores, where)
         if intrinsic.implementation is None:
-            block = ir.changed(outer, body=(lane_of(intrinsic, at, loops, body),))
+            block = ir.replace_fields(outer, body=(lane_of(intrinsic, at, loops, body),))
         else:
             views = match(intrinsic, at, loops, body, where)
             buffers = dict(zip(intrinsic.implementation.params, intrinsic.description.params, strict=True))
             put = Implementation({mine: views[theirs] for mine, theirs in buffers.items()}, intrinsic.allocs)
-            block = ir.changed(
+            block = ir.replace_fields(
                 outer, body=put.body(intrinsic.body), allocs=(*outer.allocs, *put.allocs.values())
             )
         reads, writes = block_signature(block)
-        return TensorizePlan(made, ir.changed(block, reads=reads, writes=writes))
+        return TensorizePlan(made, ir.replace_fields(block, reads=reads, writes=writes))
 
     def apply(self, s: State, plan: TensorizePlan) -> tuple[Any, ...]:
         if plan.blockize is not None:
@@ -80,7 +80,7 @@ class Tensorize(Primitive):
         else:
             key = plan.block.name
         forget_below(s, key)
-        s.nodes[key] = ir.changed(plan.block, name=key)
+        s.nodes[key] = ir.replace_fields(plan.block, name=key)
         return ()
 
 
@@ -130,7 +130,7 @@ def inside_of(s: State, outer: ir.Block) -> tuple[list[ir.For], ir.Block | ir.Bo
             f"block {outer.name!r} is not one block in loops", marks={outer.name: "has more in it"}
         )
     inner: ir.Block = s.nodes[below[0]]
-    resolved = ir.changed(
+    resolved = ir.replace_fields(
         inner,
         bindings=tuple([s.resolve(b) for b in inner.bindings]),
         predicate=tuple([s.resolve(c) for c in inner.predicate]),
@@ -315,7 +315,7 @@ class Implementation(ir.Rewriter):
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if isinstance(s, ir.For):
             new = self.loops[s.var] = ir.Var(s.var.name)
-            return ir.changed(s, var=new, extent=self.expr(s.extent), body=self.body(s.body))
+            return ir.replace_fields(s, var=new, extent=self.expr(s.extent), body=self.body(s.body))
         new_stmt = super().stmt(s)
         if isinstance(new_stmt, ir.Store) and new_stmt.buffer in self.views:
             view = self.views[new_stmt.buffer]

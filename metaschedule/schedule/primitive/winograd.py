@@ -20,7 +20,6 @@ from ..state import ROOT, Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
 from .block_layout import check_own_loops
 from .cache_stage import point
-from .nests import insert
 
 POINTS = "v_a"  # name of the iterator over points
 PRECISE = ("float32", "float64")  # of the others a filter would leave too few digits
@@ -170,7 +169,7 @@ class Winograd(Primitive):
         s.allocs = (*s.allocs, *[b.writes[0].buffer for b in (*made, products)])
         keys = [s.add(b) for b in (*made, products)]
         s.nodes[block.name] = result
-        insert(s, plan.chain[-1], [around(s, key) for key in (*keys, block.name)])
+        s.put_at(plan.chain[-1], [around(s, key) for key in (*keys, block.name)])
         for var in plan.chain:
             s.forget(var)
         return tuple(keys)
@@ -221,7 +220,7 @@ def data_stage(plan: WinogradPlan, tile: int) -> ir.Block:
         inside = at < source.shape[n]
         loads.append(load)
         values.append(load if domain.prove(inside) else ir.select(inside, load, ir.const(0, source.dtype)))
-    value = chosen(points.var, combinations(plan.filter.data, values))
+    value = select_value(points.var, combinations(plan.filter.data, values))
     return unbound(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
 
 
@@ -247,7 +246,7 @@ def weight_stage(plan: WinogradPlan) -> ir.Block:
         inside = at < tap.extent
         loads.append(one)
         values.append(one if domain.prove(inside) else ir.select(inside, one, ir.const(0, load.dtype)))
-    value = chosen(points.var, combinations(plan.filter.taps, values))
+    value = select_value(points.var, combinations(plan.filter.taps, values))
     return unbound(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
 
 
@@ -284,7 +283,7 @@ def products_stage(plan: WinogradPlan, tile: int, data: ir.Buffer, weights: ir.B
     start = ir.Store(target, at, ir.const(0, target.dtype))
     block = unbound(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
     before = ROUNDING.get(plan.block) or 1
-    return ir.changed(block, annotations={ROUNDING.key: before * math.ceil(plan.filter.amplification)})
+    return ir.replace_fields(block, annotations={ROUNDING.key: before * math.ceil(plan.filter.amplification)})
 
 
 def result_stage(plan: WinogradPlan, products: ir.Buffer, tile: int) -> ir.Block:
@@ -295,11 +294,11 @@ def result_stage(plan: WinogradPlan, products: ir.Buffer, tile: int) -> ir.Block
         where = list(store.indices)
         where[d : d + 1] = [ir.const(a), along // tile]
         loads.append(ir.Load(products, tuple(where)))
-    value = chosen(along % tile, combinations(plan.filter.results, loads))
+    value = select_value(along % tile, combinations(plan.filter.results, loads))
     iters = [it for it in plan.block.iters if it.kind == "spatial"]
     block = unbound(plan.block.name, iters, loads, ir.Store(store.buffer, store.indices, value))
     kept = {k: v for k, v in plan.block.annotations.items() if k != ROUNDING.key}
-    return ir.changed(block, annotations=kept)
+    return ir.replace_fields(block, annotations=kept)
 
 
 def combinations(matrix: Matrix, values: Sequence[ir.Expr]) -> list[ir.Expr]:
@@ -311,12 +310,12 @@ def combinations(matrix: Matrix, values: Sequence[ir.Expr]) -> list[ir.Expr]:
         values[i], values[j] = values[i] + values[j], values[i] - values[j]
         for row in rows:
             row[i], row[j] = (row[i], Fraction(0)) if row[i] == row[j] else (Fraction(0), row[i])
-    found = [weighted(row, values) for row in rows]
+    found = [sum_weighted(row, values) for row in rows]
     for i, j in twins(rows):
         same = [x if x == y else Fraction(0) for x, y in zip(rows[i], rows[j], strict=True)]
         other = [x if x != y else Fraction(0) for x, y in zip(rows[i], rows[j], strict=True)]
         if any(same) and any(other):
-            a, b = weighted(same, values), weighted(other, values)
+            a, b = sum_weighted(same, values), sum_weighted(other, values)
             found[i], found[j] = a + b, a - b
     return found
 
@@ -331,7 +330,7 @@ def twins(rows: Sequence[Sequence[Fraction]]) -> list[tuple[int, int]]:
     return found
 
 
-def weighted(row: Sequence[Fraction], values: Sequence[ir.Expr]) -> ir.Expr:
+def sum_weighted(row: Sequence[Fraction], values: Sequence[ir.Expr]) -> ir.Expr:
     """The sum of `values`, each times its factor."""
     terms = [(float(factor), value) for factor, value in zip(row, values, strict=True) if factor]
     (factor, total), *rest = sorted(terms, key=lambda term: term[0] < 0)  # none begins with a minus sign
@@ -342,7 +341,7 @@ def weighted(row: Sequence[Fraction], values: Sequence[ir.Expr]) -> ir.Expr:
     return total
 
 
-def chosen(at: ir.Expr, values: Sequence[ir.Expr]) -> ir.Expr:
+def select_value(at: ir.Expr, values: Sequence[ir.Expr]) -> ir.Expr:
     """`values[at]`."""
     *others, result = values
     for n, value in reversed(list(enumerate(others))):

@@ -17,14 +17,14 @@ from .pooling import LARGEST, spatial_dims
 aten = torch.ops.aten
 
 
-def pooled(
+def pool_windows(
     x: te.Tensor,
     dims: Sequence[int],
     sizes: Sequence[int | None],
-    combined: Callable[..., Expr],
+    combine: Callable[..., Expr],
     name: str,
 ) -> te.Tensor:
-    """`combined(index, axes, number of elements)` over `sizes` windows of the dimensions `dims`."""
+    """`combine(index, axes, number of elements)` over `sizes` windows of the dimensions `dims`."""
     goal = {d: x.shape[d] if n is None else n for d, n in zip(dims, sizes, strict=True)}
 
     def element(*i: Expr) -> Expr:
@@ -37,7 +37,7 @@ def pooled(
             axes.append(te.reduce_axis((low, high) if rest else step, name=f"r{d}"))
             extents.append(high - low if rest else step)
             index[d] = axes[-1] if rest else i[d] * step + axes[-1]
-        return combined(tuple(index), axes, math.prod(extents))
+        return combine(tuple(index), axes, math.prod(extents))
 
     return te.compute([goal.get(d, n) for d, n in enumerate(x.shape)], element, name=name)
 
@@ -50,7 +50,7 @@ def adaptive_avg_pool(
     def mean(index: tuple[Expr, ...], axes: list[Expr], count: Expr | int) -> Expr:
         return te.cast(te.sum(te.cast(x[index], dtype), axis=axes) / te.cast(count, dtype), x.dtype)
 
-    return pooled(x, spatial_dims(x, spatial, channels_last), sizes, mean, "adaptive_avg_pool")
+    return pool_windows(x, spatial_dims(x, spatial, channels_last), sizes, mean, "adaptive_avg_pool")
 
 
 def adaptive_max_pool(x: te.Tensor, sizes: Sequence[int | None], spatial: int) -> tuple[te.Tensor, te.Tensor]:
@@ -67,8 +67,8 @@ def adaptive_max_pool(x: te.Tensor, sizes: Sequence[int | None], spatial: int) -
         return LARGEST((x[index], place), axes)[1]
 
     return (
-        pooled(x, dims, sizes, largest, "adaptive_max_pool"),
-        pooled(x, dims, sizes, position, "positions"),
+        pool_windows(x, dims, sizes, largest, "adaptive_max_pool"),
+        pool_windows(x, dims, sizes, position, "positions"),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ... import ir, te
-from ..dtypes import Promotion, promoted
+from ..dtypes import Promotion, promote_dtypes
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import elementwise, pointwise
 
@@ -20,20 +20,20 @@ aten = torch.ops.aten
 def add(x: ir.Expr, y: ir.Expr, alpha: float = 1) -> ir.Expr:
     if x.dtype == "bool":
         return x | y if alpha else x
-    return x + scaled(y, alpha)
+    return x + scale(y, alpha)
 
 
 @elementwise(aten.sub.Tensor, aten.sub.Scalar)
 def sub(x: ir.Expr, y: ir.Expr, alpha: float = 1) -> ir.Expr:
-    return x - scaled(y, alpha)
+    return x - scale(y, alpha)
 
 
 @elementwise(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(x: ir.Expr, y: ir.Expr, alpha: float = 1) -> ir.Expr:
-    return y - scaled(x, alpha)
+    return y - scale(x, alpha)
 
 
-def scaled(x: ir.Expr, factor: float) -> ir.Expr:
+def scale(x: ir.Expr, factor: float) -> ir.Expr:
     """`x * factor`; of integers torch takes the factor without its fraction."""
     if not ir.is_float(x.dtype):
         factor = int(factor)
@@ -59,35 +59,37 @@ def floor_divide(x: te.Tensor, y: Any) -> te.Tensor:
 def div_rounded(x: te.Tensor, y: Any, rounding_mode: str | None) -> te.Tensor:
     if rounding_mode is None:
         return pointwise("div", div, x, y, promotion=Promotion.INT_TO_FLOAT)
-    computed_in, dtype = promoted(x, y)
+    computed_in, dtype = promote_dtypes(x, y)
     if not isinstance(y, te.Tensor) or math.prod(y.shape) == 1:
         dtype = computed_in  # by one number torch divides without rounding on the way
-    return pointwise("div", partial(floored if rounding_mode == "floor" else truncated, step=dtype), x, y)
+    return pointwise(
+        "div", partial(divide_floor if rounding_mode == "floor" else divide_trunc, step=dtype), x, y
+    )
 
 
-def rounded(x: ir.Expr, dtype: str) -> ir.Expr:
+def round_to(x: ir.Expr, dtype: str) -> ir.Expr:
     """As exact as `dtype` is."""
     return te.cast(te.cast(x, dtype), x.dtype)
 
 
-def floored(x: ir.Expr, y: ir.Expr, step: str) -> ir.Expr:
+def divide_floor(x: ir.Expr, y: ir.Expr, step: str) -> ir.Expr:
     """The quotient, rounded down. With floats that are narrower than what torch computes in, it rounds every
     step to them (`step`)."""
     if x.dtype == step:
         return x // y
     rest = fmod(x, y)
-    quotient = rounded(rounded(x - rest, step) / y, step)
+    quotient = round_to(round_to(x - rest, step) / y, step)
     down = (rest != 0) & ((y < 0) != (rest < 0))
-    quotient = te.select(down, rounded(quotient - 1, step), quotient)
+    quotient = te.select(down, round_to(quotient - 1, step), quotient)
     floor = te.floor(quotient)
-    floor = te.select(rounded(quotient - floor, step) > 0.5, rounded(floor + 1, step), floor)
-    return te.select(y == 0, x / y, signed_zero(floor, x / y))
+    floor = te.select(round_to(quotient - floor, step) > 0.5, round_to(floor + 1, step), floor)
+    return te.select(y == 0, x / y, copy_sign_of_zero(floor, x / y))
 
 
-def truncated(x: ir.Expr, y: ir.Expr, step: str | None = None) -> ir.Expr:
-    """The quotient, rounded towards zero; see `floored`."""
+def divide_trunc(x: ir.Expr, y: ir.Expr, step: str | None = None) -> ir.Expr:
+    """The quotient, rounded towards zero; see `divide_floor`."""
     if ir.is_float(x.dtype):
-        return te.trunc(rounded(x / y, step or x.dtype))
+        return te.trunc(round_to(x / y, step or x.dtype))
     quotient = x // y
     return te.select((x % y != 0) & ((x < 0) != (y < 0)), quotient + 1, quotient)
 
@@ -95,10 +97,10 @@ def truncated(x: ir.Expr, y: ir.Expr, step: str | None = None) -> ir.Expr:
 @elementwise(aten.remainder.Tensor, aten.remainder.Scalar)
 def remainder(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     rest = x % y
-    return signed_zero(rest, x) if ir.is_float(x.dtype) else rest
+    return copy_sign_of_zero(rest, x) if ir.is_float(x.dtype) else rest
 
 
-def signed_zero(value: ir.Expr, sign: ir.Expr) -> ir.Expr:
+def copy_sign_of_zero(value: ir.Expr, sign: ir.Expr) -> ir.Expr:
     """`value`, which where it is 0 has the sign of another. (That is finite there.)"""
     return te.select(value == 0, sign * 0.0, value)
 
@@ -106,9 +108,9 @@ def signed_zero(value: ir.Expr, sign: ir.Expr) -> ir.Expr:
 @elementwise(aten.fmod.Tensor, aten.fmod.Scalar)
 def fmod(x: ir.Expr, y: ir.Expr) -> ir.Expr:
     if ir.is_integer(x.dtype):
-        return x - truncated(x, y) * y
+        return x - divide_trunc(x, y) * y
     rest = te.abs(x) % te.abs(y)
-    return signed_zero(te.select(x < 0, -rest, rest), x)
+    return copy_sign_of_zero(te.select(x < 0, -rest, rest), x)
 
 
 @elementwise(
@@ -207,12 +209,12 @@ def clamp_max(x: ir.Expr, high: ir.Expr) -> ir.Expr:
 
 @elementwise(aten.addcmul.default)
 def addcmul(x: ir.Expr, y: ir.Expr, z: ir.Expr, value: float = 1) -> ir.Expr:
-    return x + scaled(y, value) * z
+    return x + scale(y, value) * z
 
 
 @elementwise(aten.addcdiv.default)
 def addcdiv(x: ir.Expr, y: ir.Expr, z: ir.Expr, value: float = 1) -> ir.Expr:
-    return x + scaled(y, value) / z
+    return x + scale(y, value) / z
 
 
 @elementwise(aten.lerp.Scalar, aten.lerp.Tensor)

@@ -151,13 +151,13 @@ def far_away(x: Expr, order: int, turned: bool) -> Expr:
 def narrow(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     """The function for narrower dtypes: torch's float64 has 5 digits near 5, which is not what we give."""
 
-    def narrowed(x: Expr) -> Expr:
+    def evaluate(x: Expr) -> Expr:
         if x.dtype == "float64":
             raise NotLowered("Bessel functions of float64, of which torch knows few digits")
         return function(x)
 
-    narrowed.__name__ = function.__name__
-    return narrowed
+    evaluate.__name__ = function.__name__
+    return evaluate
 
 
 def first(order: int) -> Callable[[Expr], Expr]:

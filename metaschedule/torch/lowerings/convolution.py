@@ -16,8 +16,8 @@ from ... import te
 from ...ir import Expr, Operand
 from ..dtypes import accumulator
 from ..lowering import Kind, lowers
-from .matmul import rounded
-from .padding import padded
+from .matmul import round_to
+from .padding import pad_constant
 
 aten = torch.ops.aten
 Space = Sequence[Any]
@@ -67,7 +67,7 @@ def reach(kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
     return [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
 
 
-def summed(
+def sum_over_kernel(
     source: te.Tensor,
     shape: tuple[int, ...],
     layout: Layout,
@@ -103,7 +103,7 @@ def forward(
     kernel = layout.kernel(weight)
     outputs = weight.shape[-1 if layout.channels_last else 0]
     sides = [(p, p) for p in window.padding]
-    source = padded(x, layout.activation((0, 0), (0, 0), sides), fill)
+    source = pad_constant(x, layout.activation((0, 0), (0, 0), sides), fill)
     far = reach(kernel, window.dilation)
     extents = [
         (n + 2 * p - r - 1) // s + 1
@@ -116,10 +116,10 @@ def forward(
         return first + i, weight[layout.weight(o, i, k)]
 
     shape = layout.activation(batch, outputs, extents)
-    return summed(source, shape, layout, kernel, window, per_group, term, dtype)
+    return sum_over_kernel(source, shape, layout, kernel, window, per_group, term, dtype)
 
 
-def transposed(
+def convolve_transposed(
     x: te.Tensor, weight: te.Tensor, window: Window, more: Sequence[int], groups: int, layout: Layout,
     fill: Operand = 0, dtype: str | None = None,
 ) -> te.Tensor:  # fmt: skip
@@ -145,7 +145,7 @@ def transposed(
     shape = layout.activation(batch, per_output_group * groups, extents)
     ones = [1] * len(kernel)
     window = Window(ones, ones, window.dilation)
-    return summed(source, shape, layout, kernel, window, per_group, term, dtype)
+    return sum_over_kernel(source, shape, layout, kernel, window, per_group, term, dtype)
 
 
 def spread(
@@ -169,9 +169,9 @@ def spread(
     return te.compute(shape, element, name="spread", axes=layout.names(len(space)))
 
 
-def with_bias(x: te.Tensor, bias: te.Tensor | None, dtype: str, layout: Layout) -> te.Tensor:
+def add_bias(x: te.Tensor, bias: te.Tensor | None, dtype: str, layout: Layout) -> te.Tensor:
     if bias is None:
-        return rounded(x, dtype)
+        return round_to(x, dtype)
 
     def element(*i: Expr) -> Expr:
         channel = layout.of_activation(i)[1]
@@ -188,10 +188,10 @@ def convolution(
 ) -> te.Tensor:  # fmt: skip
     window = Window(stride, padding, dilation)
     if is_transposed:
-        result = transposed(x, weight, window, output_padding, groups, layout)
+        result = convolve_transposed(x, weight, window, output_padding, groups, layout)
     else:
         result = forward(x, weight, window, groups, layout)
-    return with_bias(result, bias, x.dtype, layout)
+    return add_bias(result, bias, x.dtype, layout)
 
 
 @lowers(*[f"conv{n}d_channels_last" for n in (1, 2, 3)], kind=Kind.HEAVY)

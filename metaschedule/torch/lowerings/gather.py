@@ -13,7 +13,7 @@ from ... import te
 from ...ir import INDEX, Expr
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import broadcast, broadcast_shape
-from .views import reshaped, wrapped
+from .views import reshape, wrap_dim
 
 aten = torch.ops.aten
 
@@ -45,7 +45,7 @@ def embedding(
 def gather(x: te.Tensor, dim: int, index: te.Tensor, sparse_grad: bool = False) -> te.Tensor:
     if x.ndim == 0:
         return te.compute(index.shape, lambda *i: x[()], name="gather")
-    dim = wrapped(dim, x.ndim)
+    dim = wrap_dim(dim, x.ndim)
     return te.compute(
         index.shape,
         lambda *i: x[*i[:dim], te.cast(index[i], INDEX), *i[dim + 1 :]],
@@ -56,10 +56,10 @@ def gather(x: te.Tensor, dim: int, index: te.Tensor, sparse_grad: bool = False) 
 @lowers(aten.index_select.default, kind=Kind.INJECTIVE)
 def index_select(x: te.Tensor, dim: int, index: te.Tensor) -> te.Tensor:
     if index.ndim == 0:
-        index = reshaped(index, (1,))
+        index = reshape(index, (1,))
     if x.ndim == 0:
-        return reshaped(index_select(reshaped(x, (1,)), 0, index), ())
-    dim = wrapped(dim, x.ndim)
+        return reshape(index_select(reshape(x, (1,)), 0, index), ())
+    dim = wrap_dim(dim, x.ndim)
     return te.compute(
         (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]),
         lambda *i: x[*i[:dim], te.cast(index[i[dim]], INDEX), *i[dim + 1 :]],

@@ -8,7 +8,7 @@ import torch
 
 from ... import te
 from ..lowering import Kind, lowers
-from .convolution import FIRST, LAST, Layout, Window, forward, transposed
+from .convolution import FIRST, LAST, Layout, Window, convolve_transposed, forward
 from .matmul import wide_product
 
 aten = torch.ops.aten
@@ -29,7 +29,7 @@ def integer_convolution(
     window = Window(stride, padding, dilation)
     fill = te.cast(zero[(0,) * zero.ndim], x.dtype) if isinstance(zero, te.Tensor) else zero
     if is_transposed:
-        return transposed(x, weight, window, output_padding, groups, layout, fill, "int32")
+        return convolve_transposed(x, weight, window, output_padding, groups, layout, fill, "int32")
     return forward(x, weight, window, groups, layout, fill, "int32")
 
 

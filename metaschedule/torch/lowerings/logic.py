@@ -9,7 +9,7 @@ import torch
 
 from ... import te
 from ...ir import Expr, binary, const, is_float
-from ..dtypes import Promotion, promoted
+from ..dtypes import Promotion, promote_dtypes
 from ..lowering import Kind, lowers
 from .functions import is_negative
 from .pointwise import broadcast, broadcast_shape, element_of, elementwise
@@ -111,7 +111,7 @@ def signbit(x: Expr) -> Expr:
     kind=Kind.ELEMENTWISE,
 )
 def where(condition: te.Tensor, x: Any, y: Any) -> te.Tensor:
-    dtype = promoted(x, y, promotion=Promotion.NO_OPMATH)[1]
+    dtype = promote_dtypes(x, y, promotion=Promotion.NO_OPMATH)[1]
     shape = broadcast_shape(condition, x, y)
 
     def element(*i: Expr) -> Expr:

@@ -10,7 +10,7 @@ from ... import te
 from ...ir import Expr, is_float
 from ..dtypes import accumulator
 from ..lowering import Kind, lowers
-from .arithmetic import scaled
+from .arithmetic import scale
 from .pointwise import broadcast, element_of
 
 aten = torch.ops.aten
@@ -34,7 +34,7 @@ def wide_product(x: te.Tensor, y: te.Tensor, dtype: str | None = None) -> te.Ten
     return te.compute(batch + rows + columns, element, name="matmul", axes=names)
 
 
-def rounded(x: te.Tensor, dtype: str) -> te.Tensor:
+def round_to(x: te.Tensor, dtype: str) -> te.Tensor:
     return x if x.dtype == dtype else te.compute(x.shape, lambda *i: te.cast(x[i], dtype), name="rounded")
 
 
@@ -43,7 +43,7 @@ def rounded(x: te.Tensor, dtype: str) -> te.Tensor:
     kind=Kind.HEAVY,
 )
 def matmul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    return rounded(wide_product(x, y), x.dtype)
+    return round_to(wide_product(x, y), x.dtype)
 
 
 @lowers(aten.addmm.default, aten.baddbmm.default, aten.addmv.default, kind=Kind.HEAVY)
@@ -53,9 +53,9 @@ def add_product(term: te.Tensor, x: te.Tensor, y: te.Tensor, beta: float, alpha:
         beta = int(beta)  # as torch has it
 
     def element(*i: Expr) -> Expr:
-        result = scaled(product[i], alpha)
+        result = scale(product[i], alpha)
         if beta != 0:  # else `term` is not read, and a NaN in it does not count
-            result = result + scaled(element_of(term, i, product.shape, product.dtype), beta)
+            result = result + scale(element_of(term, i, product.shape, product.dtype), beta)
         return te.cast(result, x.dtype)
 
     return te.compute(product.shape, element, name="add")
@@ -74,7 +74,7 @@ def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None) -> te.Tensor
 
     product = te.compute(shape, element, name="matmul")
     if bias is None:
-        return rounded(product, x.dtype)
+        return round_to(product, x.dtype)
     return te.compute(
         shape, lambda *i: te.cast(product[i] + element_of(bias, i, shape, dtype), x.dtype), name="add"
     )
@@ -105,4 +105,4 @@ def trilinear(
         assert product is not None
         return te.sum(product, axis=list(axes.values())) if axes else product
 
-    return rounded(te.compute([extents[d] for d in kept], element, name="trilinear"), x.dtype)
+    return round_to(te.compute([extents[d] for d in kept], element, name="trilinear"), x.dtype)

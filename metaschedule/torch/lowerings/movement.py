@@ -11,10 +11,10 @@ import torch
 
 from ... import te
 from ...ir import Expr, const
-from ..dtypes import Promotion, promoted
+from ..dtypes import Promotion, promote_dtypes
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import broadcast
-from .views import digits, reshaped, wrapped
+from .views import digits, reshape, wrap_dim
 
 aten = torch.ops.aten
 
@@ -27,7 +27,7 @@ def along(x: te.Tensor, dim: int, extent: int, move: Callable[[Expr], Expr], nam
 
 @lowers(aten.permute.default, kind=Kind.INJECTIVE)
 def permute(x: te.Tensor, dims: Sequence[int]) -> te.Tensor:
-    dims = [wrapped(d, x.ndim) for d in dims]
+    dims = [wrap_dim(d, x.ndim) for d in dims]
     place = [dims.index(d) for d in range(x.ndim)]
     return te.compute(
         [x.shape[d] for d in dims], lambda *i: x[tuple([i[p] for p in place])], name="transpose"
@@ -38,7 +38,7 @@ def permute(x: te.Tensor, dims: Sequence[int]) -> te.Tensor:
 def transpose(x: te.Tensor, first: int, second: int) -> te.Tensor:
     order = list(range(x.ndim))
     if order:
-        first, second = wrapped(first, x.ndim), wrapped(second, x.ndim)
+        first, second = wrap_dim(first, x.ndim), wrap_dim(second, x.ndim)
         order[first], order[second] = second, first
     return permute(x, order)
 
@@ -57,21 +57,21 @@ def expand(x: te.Tensor, sizes: Sequence[int], implicit: bool = False) -> te.Ten
 
 @lowers(aten.slice.Tensor, kind=Kind.INJECTIVE)
 def slice_(x: te.Tensor, dim: int, start: int | None, end: int | None, step: int) -> te.Tensor:
-    dim = wrapped(dim, x.ndim)
+    dim = wrap_dim(dim, x.ndim)
     taken = range(x.shape[dim])[start:end:step]
     return along(x, dim, len(taken), lambda i: i * step + taken.start, "slice")
 
 
 @lowers(aten.select.int, kind=Kind.INJECTIVE)
 def select(x: te.Tensor, dim: int, index: int) -> te.Tensor:
-    dim, at = wrapped(dim, x.ndim), index % x.shape[dim]
+    dim, at = wrap_dim(dim, x.ndim), index % x.shape[dim]
     return te.compute(x.shape[:dim] + x.shape[dim + 1 :], lambda *i: x[*i[:dim], at, *i[dim:]], name="select")
 
 
 @lowers(aten.narrow.default, kind=Kind.INJECTIVE)
 def narrow(x: te.Tensor, dim: int, start: int, length: int) -> te.Tensor:
-    dim = wrapped(dim, x.ndim)
-    start = wrapped(start, x.shape[dim]) if start < 0 else start
+    dim = wrap_dim(dim, x.ndim)
+    start = wrap_dim(start, x.shape[dim]) if start < 0 else start
     return along(x, dim, length, lambda i: i + start, "slice")
 
 
@@ -83,19 +83,19 @@ def split_with_sizes(x: te.Tensor, sizes: Sequence[int], dim: int) -> list[te.Te
 
 @lowers(aten.split.Tensor, kind=Kind.INJECTIVE)
 def split(x: te.Tensor, size: int, dim: int) -> list[te.Tensor]:
-    extent = x.shape[wrapped(dim, x.ndim)]
+    extent = x.shape[wrap_dim(dim, x.ndim)]
     sizes = [min(size, extent - start) for start in range(0, extent, size)] if extent else [0]
     return split_with_sizes(x, sizes, dim)
 
 
 @lowers(aten.chunk.default, kind=Kind.INJECTIVE)
 def chunk(x: te.Tensor, chunks: int, dim: int) -> list[te.Tensor]:
-    return split(x, max(-(-x.shape[wrapped(dim, x.ndim)] // chunks), 1), dim)
+    return split(x, max(-(-x.shape[wrap_dim(dim, x.ndim)] // chunks), 1), dim)
 
 
 @lowers(aten.unbind.int, kind=Kind.INJECTIVE)
 def unbind(x: te.Tensor, dim: int) -> list[te.Tensor]:
-    return [select(x, dim, n) for n in range(x.shape[wrapped(dim, x.ndim)])]
+    return [select(x, dim, n) for n in range(x.shape[wrap_dim(dim, x.ndim)])]
 
 
 MOST_CHAINED = 16  # parts that are looked through one after the other
@@ -103,9 +103,9 @@ MOST_CHAINED = 16  # parts that are looked through one after the other
 
 @lowers(aten.cat.default, kind=Kind.INJECTIVE)
 def cat(tensors: Sequence[te.Tensor], dim: int) -> te.Tensor:
-    dtype = promoted(*tensors, promotion=Promotion.NO_OPMATH)[1]
+    dtype = promote_dtypes(*tensors, promotion=Promotion.NO_OPMATH)[1]
     parts = [x for x in tensors if x.shape != (0,)] or tensors[:1]  # torch lets these be of any rank
-    dim = wrapped(dim, parts[0].ndim)
+    dim = wrap_dim(dim, parts[0].ndim)
     shape = [sum(x.shape[dim] for x in parts) if d == dim else n for d, n in enumerate(parts[0].shape)]
 
     starts = [0, *itertools.accumulate(x.shape[dim] for x in parts)]
@@ -127,13 +127,13 @@ def cat(tensors: Sequence[te.Tensor], dim: int) -> te.Tensor:
 
 @lowers(aten.stack.default, kind=Kind.INJECTIVE)
 def stack(tensors: Sequence[te.Tensor], dim: int) -> te.Tensor:
-    dim = wrapped(dim, tensors[0].ndim + 1)
-    return cat([reshaped(x, (*x.shape[:dim], 1, *x.shape[dim:])) for x in tensors], dim)
+    dim = wrap_dim(dim, tensors[0].ndim + 1)
+    return cat([reshape(x, (*x.shape[:dim], 1, *x.shape[dim:])) for x in tensors], dim)
 
 
 @lowers(aten.flip.default, kind=Kind.INJECTIVE)
 def flip(x: te.Tensor, dims: Sequence[int]) -> te.Tensor:
-    flipped = {wrapped(d, x.ndim) for d in dims}
+    flipped = {wrap_dim(d, x.ndim) for d in dims}
     return te.compute(
         x.shape,
         lambda *i: x[tuple([n - 1 - v if d in flipped else v for d, (v, n) in enumerate(zip(i, x.shape))])],
@@ -144,9 +144,9 @@ def flip(x: te.Tensor, dims: Sequence[int]) -> te.Tensor:
 @lowers(aten.roll.default, kind=Kind.INJECTIVE)
 def roll(x: te.Tensor, shifts: Sequence[int], dims: Sequence[int]) -> te.Tensor:
     if not dims:
-        return reshaped(roll(reshaped(x, (math.prod(x.shape),)), shifts, [0]), x.shape)
+        return reshape(roll(reshape(x, (math.prod(x.shape),)), shifts, [0]), x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
-        dim = wrapped(dim, x.ndim)
+        dim = wrap_dim(dim, x.ndim)
         extent = x.shape[dim]
         x = along(x, dim, extent, lambda i, by=shift, n=extent: (i + (-by % max(n, 1))) % max(n, 1), "roll")
     return x
@@ -165,7 +165,7 @@ def repeat(x: te.Tensor, repeats: Sequence[int]) -> te.Tensor:
 
 @lowers(aten.diagonal.default, kind=Kind.INJECTIVE)
 def diagonal(x: te.Tensor, offset: int, first: int, second: int) -> te.Tensor:
-    first, second = wrapped(first, x.ndim), wrapped(second, x.ndim)
+    first, second = wrap_dim(first, x.ndim), wrap_dim(second, x.ndim)
     row, column = max(-offset, 0), max(offset, 0)
     extent = max(min(x.shape[first] - row, x.shape[second] - column), 0)
     kept = [d for d in range(x.ndim) if d not in (first, second)]
@@ -179,7 +179,7 @@ def diagonal(x: te.Tensor, offset: int, first: int, second: int) -> te.Tensor:
 
 @lowers(aten.unfold.default, kind=Kind.INJECTIVE)
 def unfold(x: te.Tensor, dim: int, size: int, step: int) -> te.Tensor:
-    dim = wrapped(dim, x.ndim)
+    dim = wrap_dim(dim, x.ndim)
     if x.ndim == 0:
         return te.compute((size,), lambda *i: x[()], name="unfold")
     shape = (*x.shape[:dim], (x.shape[dim] - size) // step + 1, *x.shape[dim + 1 :], size)
@@ -244,7 +244,7 @@ def triu(x: te.Tensor, offset: int) -> te.Tensor:
 def slice_scatter(
     x: te.Tensor, source: te.Tensor, dim: int, start: int | None, end: int | None, step: int
 ) -> te.Tensor:
-    dim = wrapped(dim, x.ndim)
+    dim = wrap_dim(dim, x.ndim)
     taken = range(x.shape[dim])[start:end:step]
 
     def element(*i: Expr) -> Expr:
@@ -257,7 +257,7 @@ def slice_scatter(
 
 @lowers(aten.select_scatter.default, kind=Kind.INJECTIVE)
 def select_scatter(x: te.Tensor, source: te.Tensor, dim: int, index: int) -> te.Tensor:
-    dim, at = wrapped(dim, x.ndim), index % x.shape[dim]
+    dim, at = wrap_dim(dim, x.ndim), index % x.shape[dim]
     return te.compute(
         x.shape,
         lambda *i: te.select(i[dim] == at, source[i[:dim] + i[dim + 1 :]], x[i]),

@@ -11,9 +11,9 @@ from ... import te
 from ...ir import Expr, const
 from ..dtypes import accumulator, dtype_name
 from ..lowering import Kind, NotLowered, lowers
-from .matmul import rounded
+from .matmul import round_to
 from .reductions import amax, mean, sum
-from .views import reshaped, wrapped
+from .views import reshape, wrap_dim
 
 aten = torch.ops.aten
 
@@ -21,66 +21,66 @@ aten = torch.ops.aten
 def powers(x: te.Tensor, dim: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
     """The largest of each row along `dim`, exp(x - largest), and the sums of those."""
     top = amax(x, dim)
-    power = te.compute(x.shape, lambda *i: te.exp(x[i] - top[without(i, dim)]), name="exp")
+    power = te.compute(x.shape, lambda *i: te.exp(x[i] - top[drop_dimension(i, dim)]), name="exp")
     return top, power, sum(power, dim)
 
 
-def without(index: Sequence[Expr], dim: int) -> tuple[Expr, ...]:
+def drop_dimension(index: Sequence[Expr], dim: int) -> tuple[Expr, ...]:
     return (*index[:dim], *index[dim + 1 :])
 
 
-def widened(x: te.Tensor) -> te.Tensor:
+def widen(x: te.Tensor) -> te.Tensor:
     """`x` in the dtype of sums of it, with at least one dimension."""
-    return rounded(x if x.ndim else reshaped(x, (1,)), accumulator(x.dtype))
+    return round_to(x if x.ndim else reshape(x, (1,)), accumulator(x.dtype))
 
 
 @lowers(aten._softmax.default, kind=Kind.REDUCTION)
 def softmax(x: te.Tensor, dim: int, half_to_float: bool = False) -> te.Tensor:
-    wide = widened(x)
-    dim = wrapped(dim, wide.ndim)
+    wide = widen(x)
+    dim = wrap_dim(dim, wide.ndim)
     _, power, total = powers(wide, dim)
     dtype = "float32" if half_to_float else x.dtype
     result = te.compute(
-        wide.shape, lambda *i: te.cast(power[i] / total[without(i, dim)], dtype), name="softmax"
+        wide.shape, lambda *i: te.cast(power[i] / total[drop_dimension(i, dim)], dtype), name="softmax"
     )
-    return result if x.ndim else reshaped(result, ())
+    return result if x.ndim else reshape(result, ())
 
 
 @lowers(aten._log_softmax.default, kind=Kind.REDUCTION)
 def log_softmax(x: te.Tensor, dim: int, half_to_float: bool = False) -> te.Tensor:
-    wide = widened(x)
-    dim = wrapped(dim, wide.ndim)
+    wide = widen(x)
+    dim = wrap_dim(dim, wide.ndim)
     top, _, total = powers(wide, dim)
     dtype = "float32" if half_to_float else x.dtype
 
     def element(*i: Expr) -> Expr:
-        row = without(i, dim)
+        row = drop_dimension(i, dim)
         return te.cast(wide[i] - top[row] - te.log(total[row]), dtype)
 
     result = te.compute(wide.shape, element, name="log_softmax")
-    return result if x.ndim else reshaped(result, ())
+    return result if x.ndim else reshape(result, ())
 
 
 @lowers(aten.softmax.int, kind=Kind.REDUCTION)
 def softmax_in(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
-    return softmax(x if dtype is None else rounded(x, dtype_name(dtype)), dim)
+    return softmax(x if dtype is None else round_to(x, dtype_name(dtype)), dim)
 
 
 @lowers(aten.log_softmax.int, kind=Kind.REDUCTION)
 def log_softmax_in(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
-    return log_softmax(x if dtype is None else rounded(x, dtype_name(dtype)), dim)
+    return log_softmax(x if dtype is None else round_to(x, dtype_name(dtype)), dim)
 
 
 @lowers(aten._safe_softmax.default, kind=Kind.REDUCTION)
 def safe_softmax(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
     """As softmax, but a row that is masked altogether, all -infinity, gives zeros."""
     result = x.dtype if dtype is None else dtype_name(dtype)
-    wide = rounded(x, accumulator(result))
-    dim = wrapped(dim, wide.ndim)
+    wide = round_to(x, accumulator(result))
+    dim = wrap_dim(dim, wide.ndim)
     top, power, total = powers(wide, dim)
 
     def element(*i: Expr) -> Expr:
-        row = without(i, dim)
+        row = drop_dimension(i, dim)
         share = te.select(top[row] == -math.inf, const(0, wide.dtype), power[i] / total[row])
         return te.cast(share, result)
 
@@ -117,7 +117,7 @@ def layer_norm(
     x: te.Tensor, shape: Sequence[int], weight: te.Tensor | None, bias: te.Tensor | None, eps: float
 ) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
     first = x.ndim - len(shape)
-    wide = rounded(x, accumulator(x.dtype))
+    wide = round_to(x, accumulator(x.dtype))
     middle, spread = moments(wide, first, eps)
 
     def element(*i: Expr) -> Expr:
@@ -126,7 +126,7 @@ def layer_norm(
 
     result = te.compute(x.shape, element, name="layer_norm")
     kept = (*x.shape[:first], *[1] * len(shape))
-    return result, reshaped(middle, kept), reshaped(spread, kept)
+    return result, reshape(middle, kept), reshape(spread, kept)
 
 
 @lowers(aten._fused_rms_norm.default, kind=Kind.REDUCTION)
@@ -134,7 +134,7 @@ def rms_norm(
     x: te.Tensor, shape: Sequence[int], weight: te.Tensor | None, eps: float | None
 ) -> tuple[te.Tensor, te.Tensor]:
     first = x.ndim - len(shape)
-    wide = rounded(x, accumulator(x.dtype))
+    wide = round_to(x, accumulator(x.dtype))
     floor = torch.finfo(getattr(torch, wide.dtype)).eps if eps is None else eps
     squares = te.compute(x.shape, lambda *i: wide[i] * wide[i], name="squares")
     power = mean(squares, list(range(first, x.ndim)))
@@ -144,7 +144,7 @@ def rms_norm(
         lambda *i: affine(wide[i] * spread[i[:first]], weight, None, i[first:], x.dtype),
         name="rms_norm",
     )
-    return result, reshaped(spread, (*x.shape[:first], *[1] * len(shape)))
+    return result, reshape(spread, (*x.shape[:first], *[1] * len(shape)))
 
 
 @lowers(aten.native_group_norm.default, kind=Kind.REDUCTION)
@@ -153,8 +153,8 @@ def group_norm(
     n: int, c: int, area: int, groups: int, eps: float,
 ) -> tuple[te.Tensor, te.Tensor, te.Tensor]:  # fmt: skip
     size = c // groups
-    wide = rounded(x, accumulator(x.dtype))
-    middle, spread = moments(reshaped(wide, (n, groups, size, *x.shape[2:])), 2, eps)
+    wide = round_to(x, accumulator(x.dtype))
+    middle, spread = moments(reshape(wide, (n, groups, size, *x.shape[2:])), 2, eps)
 
     def element(*i: Expr) -> Expr:
         row = (i[0], i[1] // size)
@@ -211,7 +211,7 @@ def batch_norm_of_batch(
     eps: float,
 ) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
     """By the statistics of the batch itself, as instance norm is written."""
-    wide = rounded(x, accumulator(x.dtype))
+    wide = round_to(x, accumulator(x.dtype))
     order = [1, 0, *range(2, x.ndim)]
     by_channel = te.compute(
         [x.shape[d] for d in order], lambda c, n, *space: wide[n, c, *space], name="by_channel"

@@ -12,14 +12,14 @@ import torch
 
 from ... import te
 from ...ir import INDEX, Expr, const, is_float
-from ..dtypes import promoted
+from ..dtypes import promote_dtypes
 from ..lowering import Kind, NotLowered, lowers
 from .gather import within
-from .matmul import rounded
+from .matmul import round_to
 from .pointwise import element_of
 from .reductions import comparable
 from .scatter import check_questions
-from .views import reshaped, wrapped
+from .views import reshape, wrap_dim
 
 aten = torch.ops.aten
 
@@ -27,7 +27,7 @@ LONGEST_SORTED = 64
 Rank = int | Callable[[Expr], Expr]  # of the number of elements that are no NaN
 
 
-def moved(index: Sequence[Expr], dim: int, at: Expr) -> tuple[Expr, ...]:
+def move_index(index: Sequence[Expr], dim: int, at: Expr) -> tuple[Expr, ...]:
     return (*index[:dim], at, *index[dim + 1 :])
 
 
@@ -35,16 +35,16 @@ def moved(index: Sequence[Expr], dim: int, at: Expr) -> tuple[Expr, ...]:
 def sort(x: te.Tensor, dim: int, descending: bool) -> tuple[te.Tensor, te.Tensor]:
     """By each element's rank: how many come before it. Equal ones stay in their order, NaN is the largest."""
     if x.ndim == 0:
-        values, positions = sort(reshaped(x, (1,)), 0, descending)
-        return reshaped(values, ()), reshaped(positions, ())
-    dim = wrapped(dim, x.ndim)
+        values, positions = sort(reshape(x, (1,)), 0, descending)
+        return reshape(values, ()), reshape(positions, ())
+    dim = wrap_dim(dim, x.ndim)
     extent = x.shape[dim]
     if extent > LONGEST_SORTED:
         raise NotLowered(f"sort of {extent} elements, of more than {LONGEST_SORTED}")
-    keys = rounded(x, comparable(x.dtype))
+    keys = round_to(x, comparable(x.dtype))
 
     def is_before(j: Expr, i: Expr, index: Sequence[Expr]) -> Expr:
-        a, b = keys[moved(index, dim, j)], keys[moved(index, dim, i)]
+        a, b = keys[move_index(index, dim, j)], keys[move_index(index, dim, i)]
         less, equal = (a > b if descending else a < b), a == b
         if is_float(keys.dtype):
             larger = te.isnan(a) & ~te.isnan(b) if descending else te.isnan(b) & ~te.isnan(a)
@@ -59,11 +59,13 @@ def sort(x: te.Tensor, dim: int, descending: bool) -> tuple[te.Tensor, te.Tensor
 
     def position(*i: Expr) -> Expr:
         j = te.reduce_axis(extent, name="j")
-        found = te.cast(ranks[moved(i, dim, j)], INDEX) == i[dim]
+        found = te.cast(ranks[move_index(i, dim, j)], INDEX) == i[dim]
         return te.sum(te.select(found, te.cast(j, INDEX), const(0, INDEX)), axis=j)
 
     positions = te.compute(x.shape, position, name="position")
-    values = te.compute(x.shape, lambda *i: x[moved(i, dim, within(positions[i], extent))], name="sorted")
+    values = te.compute(
+        x.shape, lambda *i: x[move_index(i, dim, within(positions[i], extent))], name="sorted"
+    )
     return values, positions
 
 
@@ -77,27 +79,29 @@ def sort_stable(
 def at_rank(x: te.Tensor, dim: int, keepdim: bool, rank: Rank) -> tuple[te.Tensor, te.Tensor]:
     """The element of that rank in each row in ascending order, and where it is."""
     if x.ndim == 0:
-        values, positions = at_rank(reshaped(x, (1,)), 0, True, rank)
-        return reshaped(values, ()), reshaped(positions, ())
-    dim = wrapped(dim, x.ndim)
+        values, positions = at_rank(reshape(x, (1,)), 0, True, rank)
+        return reshape(values, ()), reshape(positions, ())
+    dim = wrap_dim(dim, x.ndim)
     shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
     valid = te.compute(shape, lambda *i: numbers_in_row(x, dim, i), name="valid")
 
-    def chosen(i: Sequence[Expr]) -> tuple[Expr, ...]:
+    def index_of_rank(i: Sequence[Expr]) -> tuple[Expr, ...]:
         if isinstance(rank, int):
-            return moved(i, dim, const(rank, INDEX))
-        return moved(i, dim, within(rank(valid[tuple(i)]), x.shape[dim]))
+            return move_index(i, dim, const(rank, INDEX))
+        return move_index(i, dim, within(rank(valid[tuple(i)]), x.shape[dim]))
 
-    found = [te.compute(shape, lambda *i, t=t: t[chosen(i)], name="chosen") for t in sort(x, dim, False)]
+    found = [
+        te.compute(shape, lambda *i, t=t: t[index_of_rank(i)], name="chosen") for t in sort(x, dim, False)
+    ]
     if not keepdim:
-        found = [reshaped(t, (*x.shape[:dim], *x.shape[dim + 1 :])) for t in found]
+        found = [reshape(t, (*x.shape[:dim], *x.shape[dim + 1 :])) for t in found]
     return found[0], found[1]
 
 
 def numbers_in_row(x: te.Tensor, dim: int, i: Sequence[Expr]) -> Expr:
     """How many elements of the row at `i` are not NaN."""
     k = te.reduce_axis(x.shape[dim], name="k")
-    own = x[moved(i, dim, k)]
+    own = x[move_index(i, dim, k)]
     return te.sum(te.cast(~te.isnan(own) if is_float(x.dtype) else const(True), INDEX), axis=k)
 
 
@@ -111,8 +115,8 @@ def check_distinct(x: te.Tensor) -> None:
 def topk(x: te.Tensor, k: int, dim: int, largest: bool, sorted: bool) -> tuple[te.Tensor, te.Tensor]:
     check_distinct(x)
     if x.ndim == 0:
-        return reshaped(x, ()), te.compute((), lambda: const(0, INDEX), name="position")
-    dim = wrapped(dim, x.ndim)
+        return reshape(x, ()), te.compute((), lambda: const(0, INDEX), name="position")
+    dim = wrap_dim(dim, x.ndim)
     shape = (*x.shape[:dim], k, *x.shape[dim + 1 :])
     first, second = (te.compute(shape, lambda *i, t=t: t[i], name="top") for t in sort(x, dim, largest))
     return first, second
@@ -139,7 +143,7 @@ def median_of(x: te.Tensor, dim: int, keepdim: bool) -> tuple[te.Tensor, te.Tens
 
 @lowers(aten.median.default, kind=Kind.REDUCTION)
 def median(x: te.Tensor) -> te.Tensor:
-    return median_of(reshaped(x, (math.prod(x.shape),)), 0, False)[0]
+    return median_of(reshape(x, (math.prod(x.shape),)), 0, False)[0]
 
 
 @lowers(aten.nanmedian.dim, kind=Kind.REDUCTION)
@@ -154,7 +158,7 @@ def nanmedian_of(x: te.Tensor, dim: int, keepdim: bool) -> tuple[te.Tensor, te.T
 
 @lowers(aten.nanmedian.default, kind=Kind.REDUCTION)
 def nanmedian(x: te.Tensor) -> te.Tensor:
-    return nanmedian_of(reshaped(x, (math.prod(x.shape),)), 0, False)[0]
+    return nanmedian_of(reshape(x, (math.prod(x.shape),)), 0, False)[0]
 
 
 @lowers(aten.bucketize.Tensor, kind=Kind.REDUCTION)
@@ -170,7 +174,7 @@ def searchsorted(
     """How many elements of the sequence a value comes behind."""
     extent = sequence.shape[-1]
     check_questions(math.prod(values.shape), extent)
-    dtype, _ = promoted(sequence, values)
+    dtype, _ = promote_dtypes(sequence, values)
     right = right or side == "right"
 
     def element(*i: Expr) -> Expr:
@@ -182,4 +186,4 @@ def searchsorted(
         return te.sum(te.cast(behind, INDEX), axis=k)
 
     found = te.compute(values.shape, element, name="searchsorted")
-    return rounded(found, "int32") if out_int32 else found
+    return round_to(found, "int32") if out_int32 else found

@@ -15,10 +15,10 @@ aten = torch.ops.aten
 Sides = Sequence[tuple[int, int]]  # how much before and after, for each dimension
 
 
-def padded(x: te.Tensor, sides: Sides, value: Operand = 0) -> te.Tensor:
+def pad_constant(x: te.Tensor, sides: Sides, value: Operand = 0) -> te.Tensor:
     """`x` with `value` around it (or less of it, where a side is negative); `x` itself if there is none.
 
-    >>> padded(te.placeholder((2, 3), name="x"), [(0, 0), (1, 1)])
+    >>> pad_constant(te.placeholder((2, 3), name="x"), [(0, 0), (1, 1)])
     <tensor pad: float32[2, 5], elements are pad[i0, i1]>
     """
     if not any(low or high for low, high in sides):
@@ -46,7 +46,7 @@ def sides_of(x: te.Tensor, pad: Sequence[int]) -> Sides:
 def constant_pad(x: te.Tensor, pad: Sequence[int], value: float) -> te.Tensor:
     sides = sides_of(x, pad)
     if any(low or high for low, high in sides):
-        return padded(x, sides, te.constant(value, x.dtype))
+        return pad_constant(x, sides, te.constant(value, x.dtype))
     return te.compute(x.shape, lambda *i: x[i], name="pad")
 
 
@@ -57,12 +57,12 @@ def constant_pad(x: te.Tensor, pad: Sequence[int], value: float) -> te.Tensor:
 def reflection_pad(x: te.Tensor, pad: Sequence[int]) -> te.Tensor:
     sides = sides_of(x, pad)
 
-    def mirrored(i: Expr, extent: int, low: int, high: int) -> Expr:
+    def reflect(i: Expr, extent: int, low: int, high: int) -> Expr:
         if low:
             i = te.abs(i - low)
         return extent - 1 - te.abs(extent - 1 - i) if high else i
 
-    return around(x, sides, mirrored, "reflection_pad")
+    return around(x, sides, reflect, "reflection_pad")
 
 
 @lowers(

@@ -10,7 +10,7 @@ import torch
 
 from ... import te
 from ...ir import Expr, const
-from ..dtypes import Promotion, promoted
+from ..dtypes import Promotion, promote_dtypes
 from ..graph import Target
 from ..lowering import Kind, NotLowered, lowers
 
@@ -49,7 +49,7 @@ def pointwise(
     """The tensor of `element` of the operands' elements, which it gets in the dtype that torch computes in
     (None for absent operands). `result` is the dtype of the result if the operands do not decide it."""
     given = [o for o in operands if o is not None]
-    computed_in, promoted_to = promoted(*given, promotion=promotion)
+    computed_in, promoted_to = promote_dtypes(*given, promotion=promotion)
 
     shape = broadcast_shape(*given)
 

@@ -12,7 +12,7 @@ import torch
 from ... import ir, te
 from ..dtypes import accumulator
 from ..lowering import Kind, lowers
-from .padding import padded
+from .padding import pad_constant
 
 aten = torch.ops.aten
 
@@ -51,7 +51,7 @@ class Windows:
             last = (self.extents[at] - 1) * self.stride[at] + self.dilation[at] * (self.kernel[at] - 1)
             beyond = last + 1 - self.padding[at] - self.x.shape[d]
             sides[d] = (self.padding[at], max(beyond, 0))
-        return padded(self.x, sides, ir.const(value, self.x.dtype))
+        return pad_constant(self.x, sides, ir.const(value, self.x.dtype))
 
     def sizes(self, i: Sequence[ir.Expr], count_padding: bool) -> ir.Expr:
         """How many elements the window at `i` has, with or without those of the padding."""
@@ -78,7 +78,7 @@ def lowest(dtype: str) -> float:
     return -math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[0]
 
 
-def max_pooled(windows: Windows) -> te.Tensor:
+def pool_max(windows: Windows) -> te.Tensor:
     source = windows.source(lowest(windows.x.dtype))
     return te.compute(
         windows.shape, lambda *i: te.max(source[windows.index(i)], axis=windows.axes), name="max_pool"
@@ -119,7 +119,7 @@ LARGEST = te.reducer(
 )
 
 
-def averaged(windows: Windows, count_padding: bool, divisor: int | None) -> te.Tensor:
+def pool_average(windows: Windows, count_padding: bool, divisor: int | None) -> te.Tensor:
     x, dtype = windows.x, accumulator(windows.x.dtype)
     source = windows.source(0)
     total = te.compute(
@@ -144,11 +144,11 @@ def max_pool_with_indices(
     x: te.Tensor, *window: Any, spatial: int, channels_last: bool = False
 ) -> tuple[te.Tensor, te.Tensor]:
     windows = Windows(x, spatial_dims(x, spatial, channels_last), *window)
-    return max_pooled(windows), max_positions(windows)
+    return pool_max(windows), max_positions(windows)
 
 
 def max_pool(x: te.Tensor, *window: Any, spatial: int, channels_last: bool = False) -> te.Tensor:
-    return max_pooled(Windows(x, spatial_dims(x, spatial, channels_last), *window))
+    return pool_max(Windows(x, spatial_dims(x, spatial, channels_last), *window))
 
 
 def avg_pool(
@@ -156,7 +156,7 @@ def avg_pool(
     count_padding: bool, divisor: int | None = None, *, spatial: int, channels_last: bool = False,
 ) -> te.Tensor:  # fmt: skip
     dims = spatial_dims(x, spatial, channels_last)
-    return averaged(Windows(x, dims, kernel, stride, padding, (1,), ceil), count_padding, divisor)
+    return pool_average(Windows(x, dims, kernel, stride, padding, (1,), ceil), count_padding, divisor)
 
 
 for n in (1, 2, 3):

@@ -12,7 +12,7 @@ from ... import te
 from ...ir import Expr, is_float
 from ..dtypes import accumulator, dtype_name
 from ..lowering import Kind, lowers
-from .views import reshaped, wrapped
+from .views import reshape, wrap_dim
 
 aten = torch.ops.aten
 
@@ -23,17 +23,17 @@ def reduced_dims(x: te.Tensor, dims: Dims) -> list[int]:
     """The dimensions meant, in order; none given means all."""
     if dims is None or dims == []:
         return list(range(x.ndim))
-    return sorted({wrapped(d, x.ndim) for d in ([dims] if isinstance(dims, int) else dims)})
+    return sorted({wrap_dim(d, x.ndim) for d in ([dims] if isinstance(dims, int) else dims)})
 
 
 def count(x: te.Tensor, dims: Dims) -> int:
     return math.prod([x.shape[d] for d in reduced_dims(x, dims)]) if x.ndim else 1
 
 
-def reduced(
-    x: te.Tensor, dims: Dims, keepdim: bool, combined: Callable[[Expr, list[Any]], Expr], name: str
+def reduce_dims(
+    x: te.Tensor, dims: Dims, keepdim: bool, combine: Callable[[Expr, list[Any]], Expr], name: str
 ) -> te.Tensor:
-    """`combined(element, axes)` over `dims`. A tensor without dimensions has one element to combine."""
+    """`combine(element, axes)` over `dims`. A tensor without dimensions has one element to combine."""
     over = reduced_dims(x, dims) if x.ndim else []
     axes = {d: te.reduce_axis(x.shape[d], name=f"r{d}") for d in over}
     kept = [d for d in range(x.ndim) if d not in axes]
@@ -41,10 +41,10 @@ def reduced(
     def element(*i: Expr) -> Expr:
         index = dict(zip(kept, i, strict=True)) | axes
         value = x[tuple([index[d] for d in range(x.ndim)])]
-        return combined(value, list(axes.values()) or [te.reduce_axis(1, name="r")])
+        return combine(value, list(axes.values()) or [te.reduce_axis(1, name="r")])
 
     result = te.compute([x.shape[d] for d in kept], element, name=name, axes=[f"i{d}" for d in kept])
-    return reshaped(result, kept_shape(x, over)) if keepdim and over else result
+    return reshape(result, kept_shape(x, over)) if keepdim and over else result
 
 
 def kept_shape(x: te.Tensor, over: Sequence[int]) -> list[int]:
@@ -58,11 +58,11 @@ def sum_dtype(x: te.Tensor, dtype: torch.dtype | None) -> str:
     return x.dtype if is_float(x.dtype) else "int64"
 
 
-def accumulated(
+def accumulate_dims(
     x: te.Tensor, dims: Dims, keepdim: bool, dtype: str, combine: Callable[..., Expr], name: str
 ) -> te.Tensor:
     wide = accumulator(dtype)
-    return reduced(
+    return reduce_dims(
         x, dims, keepdim, lambda e, axes: te.cast(combine(te.cast(e, wide), axis=axes), dtype), name
     )
 
@@ -71,14 +71,14 @@ def accumulated(
 def sum(
     x: te.Tensor, dims: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
 ) -> te.Tensor:
-    return accumulated(x, dims, keepdim, sum_dtype(x, dtype), te.sum, "sum")
+    return accumulate_dims(x, dims, keepdim, sum_dtype(x, dtype), te.sum, "sum")
 
 
 @lowers(aten.prod.dim_int, aten.prod.default, kind=Kind.REDUCTION)
 def prod(
     x: te.Tensor, dims: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
 ) -> te.Tensor:
-    return accumulated(x, dims, keepdim, sum_dtype(x, dtype), te.prod, "prod")
+    return accumulate_dims(x, dims, keepdim, sum_dtype(x, dtype), te.prod, "prod")
 
 
 @lowers(aten.mean.dim, aten.mean.default, kind=Kind.REDUCTION)
@@ -86,7 +86,7 @@ def mean(
     x: te.Tensor, dims: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
 ) -> te.Tensor:
     result = sum_dtype(x, dtype)
-    total = accumulated(x, dims, keepdim, accumulator(result), te.sum, "sum")
+    total = accumulate_dims(x, dims, keepdim, accumulator(result), te.sum, "sum")
     size = float(count(x, dims))
     return te.compute(total.shape, lambda *i: te.cast(total[i] / size, result), name="mean")
 
@@ -103,7 +103,7 @@ def amin(x: te.Tensor, dims: Dims = None, keepdim: bool = False) -> te.Tensor:
 
 def extreme(x: te.Tensor, dims: Dims, keepdim: bool, combine: Callable[..., Expr]) -> te.Tensor:
     dtype = comparable(x.dtype)
-    return reduced(
+    return reduce_dims(
         x,
         dims,
         keepdim,
@@ -128,7 +128,7 @@ def argmin(x: te.Tensor, dim: int | None, keepdim: bool) -> te.Tensor:
 
 def position(x: te.Tensor, dim: int | None, keepdim: bool, find: Callable[..., Expr]) -> te.Tensor:
     dtype = comparable(x.dtype)
-    return reduced(x, dim, keepdim, lambda e, axes: find(te.cast(e, dtype), axis=axes), find.__name__)
+    return reduce_dims(x, dim, keepdim, lambda e, axes: find(te.cast(e, dtype), axis=axes), find.__name__)
 
 
 @lowers(aten.max.dim, kind=Kind.REDUCTION)
@@ -147,9 +147,9 @@ ALL = te.reducer(lambda a, b: a & b, lambda dtype: True, name="all")
 
 @lowers(aten.any.default, aten.any.dim, aten.any.dims, kind=Kind.REDUCTION)
 def any_(x: te.Tensor, dims: Dims = None, keepdim: bool = False) -> te.Tensor:
-    return reduced(x, dims, keepdim, lambda e, axes: ANY(te.cast(e, "bool"), axis=axes), "any")
+    return reduce_dims(x, dims, keepdim, lambda e, axes: ANY(te.cast(e, "bool"), axis=axes), "any")
 
 
 @lowers(aten.all.default, aten.all.dim, aten.all.dims, kind=Kind.REDUCTION)
 def all_(x: te.Tensor, dims: Dims = None, keepdim: bool = False) -> te.Tensor:
-    return reduced(x, dims, keepdim, lambda e, axes: ALL(te.cast(e, "bool"), axis=axes), "all")
+    return reduce_dims(x, dims, keepdim, lambda e, axes: ALL(te.cast(e, "bool"), axis=axes), "all")

@@ -14,7 +14,7 @@ from ... import te
 from ...ir import Expr, is_float
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
-from .matmul import rounded
+from .matmul import round_to
 from .pooling import spatial_dims
 
 aten = torch.ops.aten
@@ -98,14 +98,14 @@ def linear(
     return te.compute(shape, element, name="upsample")
 
 
-def antialiased(
+def resample_antialiased(
     x: te.Tensor, sizes: Sequence[int], corners: bool, *scales: float | None, filtering: Any
 ) -> te.Tensor:
     """Weighted means over windows as wide as a step, along one dimension after the other. torch itself tells
     the weights, by doing the same with the rows of an identity matrix."""
     if not is_float(x.dtype):
         raise NotLowered(f"antialiased resampling of {x.dtype}")
-    wide = rounded(x, accumulator(x.dtype))
+    wide = round_to(x, accumulator(x.dtype))
     for d, size, scale in reversed(list(zip(range(x.ndim - 2, x.ndim), sizes, scales, strict=True))):
         extent = wide.shape[d]
         rows = torch.eye(extent, dtype=getattr(torch, wide.dtype)).reshape(1, extent, extent, 1)
@@ -115,11 +115,13 @@ def antialiased(
         width = int(max(extent - first - (row[::-1] != 0).argmax() for first, row in zip(firsts, weights)))
         firsts = np.minimum(firsts, extent - width)
         shares = np.stack([row[first : first + width] for first, row in zip(firsts, weights)])
-        wide = weighted(wide, d, te.table(firsts, "int64", "first"), te.table(shares, wide.dtype, "share"))
-    return rounded(wide, x.dtype)
+        wide = sum_weighted(
+            wide, d, te.table(firsts, "int64", "first"), te.table(shares, wide.dtype, "share")
+        )
+    return round_to(wide, x.dtype)
 
 
-def weighted(x: te.Tensor, dim: int, first: te.Tensor, share: te.Tensor) -> te.Tensor:
+def sum_weighted(x: te.Tensor, dim: int, first: te.Tensor, share: te.Tensor) -> te.Tensor:
     """Along `dim`, the sum of neighbours from `first[i]` on, each times its share."""
     size, width = share.shape
 
@@ -134,7 +136,7 @@ def antialiased_vec(
     x: te.Tensor, sizes: Sequence[int] | None, corners: bool, factors: Sequence[float] | None, filtering: Any
 ) -> te.Tensor:
     scales = factors or [None] * (x.ndim - 2)
-    return antialiased(x, sizes_of(x, sizes, factors), corners, *scales, filtering=filtering)
+    return resample_antialiased(x, sizes_of(x, sizes, factors), corners, *scales, filtering=filtering)
 
 
 def sizes_of(x: te.Tensor, sizes: Sequence[int] | None, factors: Sequence[float] | None) -> Sequence[int]:
@@ -173,5 +175,5 @@ for n, name in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
 
 for packet in (aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa):
     reducing = functools.partial(lowers, kind=Kind.REDUCTION)
-    reducing(packet.default)(functools.partial(antialiased, filtering=packet.default))
+    reducing(packet.default)(functools.partial(resample_antialiased, filtering=packet.default))
     reducing(packet.vec)(functools.partial(antialiased_vec, filtering=packet.default))

@@ -12,10 +12,10 @@ import torch
 from ... import ir, te
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
-from .matmul import rounded
-from .ordering import moved
+from .matmul import round_to
+from .ordering import move_index
 from .reductions import comparable, sum_dtype
-from .views import reshaped, wrapped
+from .views import reshape, wrap_dim
 
 aten = torch.ops.aten
 
@@ -29,23 +29,23 @@ def check_cumulated(x: te.Tensor, dim: int) -> None:
 
 @lowers(aten.cumsum.default, kind=Kind.REDUCTION)
 def cumsum(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
-    return cumulated(x, dim, sum_dtype(x, dtype), te.sum, "cumsum")
+    return cumulate(x, dim, sum_dtype(x, dtype), te.sum, "cumsum")
 
 
 @lowers(aten.cumprod.default, kind=Kind.REDUCTION)
 def cumprod(x: te.Tensor, dim: int, dtype: torch.dtype | None = None) -> te.Tensor:
-    return cumulated(x, dim, sum_dtype(x, dtype), te.prod, "cumprod")
+    return cumulate(x, dim, sum_dtype(x, dtype), te.prod, "cumprod")
 
 
-def cumulated(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., ir.Expr], name: str) -> te.Tensor:
+def cumulate(x: te.Tensor, dim: int, dtype: str, combine: Callable[..., ir.Expr], name: str) -> te.Tensor:
     if x.ndim == 0:
-        return reshaped(rounded(x, dtype), ())
-    dim, wide = wrapped(dim, x.ndim), accumulator(dtype)
+        return reshape(round_to(x, dtype), ())
+    dim, wide = wrap_dim(dim, x.ndim), accumulator(dtype)
     check_cumulated(x, dim)
 
     def element(*i: ir.Expr) -> ir.Expr:
         k = te.reduce_axis(i[dim] + 1, name="k")
-        return te.cast(combine(te.cast(x[moved(i, dim, k)], wide), axis=k), dtype)
+        return te.cast(combine(te.cast(x[move_index(i, dim, k)], wide), axis=k), dtype)
 
     return te.compute(x.shape, element, name=name)
 
@@ -72,21 +72,21 @@ def later(better: str) -> Any:
 def running(x: te.Tensor, dim: int, better: str) -> tuple[te.Tensor, te.Tensor]:
     """The extreme of all elements up to each, and where it is."""
     if x.ndim == 0:
-        one = running(reshaped(x, (1,)), 0, better)
-        return reshaped(one[0], ()), reshaped(one[1], ())
-    dim = wrapped(dim, x.ndim)
+        one = running(reshape(x, (1,)), 0, better)
+        return reshape(one[0], ()), reshape(one[1], ())
+    dim = wrap_dim(dim, x.ndim)
     check_cumulated(x, dim)
     reducer = later(better)
 
     def component(part: int) -> te.Tensor:
         def element(*i: ir.Expr) -> ir.Expr:
             k = te.reduce_axis(i[dim] + 1, name="k")
-            own = te.cast(x[moved(i, dim, k)], comparable(x.dtype))
+            own = te.cast(x[move_index(i, dim, k)], comparable(x.dtype))
             return reducer((own, te.cast(k, ir.INDEX)), k)[part]
 
         return te.compute(x.shape, element, name="running")
 
-    return rounded(component(0), x.dtype), component(1)
+    return round_to(component(0), x.dtype), component(1)
 
 
 @lowers(aten.cummax.default, kind=Kind.REDUCTION)
@@ -102,14 +102,14 @@ def cummin(x: te.Tensor, dim: int) -> tuple[te.Tensor, te.Tensor]:
 @lowers(aten.logcumsumexp.default, kind=Kind.REDUCTION)
 def logcumsumexp(x: te.Tensor, dim: int) -> te.Tensor:
     if x.ndim == 0:
-        return reshaped(x, ())
-    dim = wrapped(dim, x.ndim)
+        return reshape(x, ())
+    dim = wrap_dim(dim, x.ndim)
     check_cumulated(x, dim)
-    wide = rounded(x, accumulator(x.dtype))
+    wide = round_to(x, accumulator(x.dtype))
 
     def top(*i: ir.Expr) -> ir.Expr:
         k = te.reduce_axis(i[dim] + 1, name="k")
-        return te.max(wide[moved(i, dim, k)], axis=k)
+        return te.max(wide[move_index(i, dim, k)], axis=k)
 
     tops = te.compute(x.shape, top, name="top")
 
@@ -118,7 +118,7 @@ def logcumsumexp(x: te.Tensor, dim: int) -> te.Tensor:
 
     def total(*i: ir.Expr) -> ir.Expr:
         k = te.reduce_axis(i[dim] + 1, name="k")
-        return te.sum(te.exp(wide[moved(i, dim, k)] - finite(i)), axis=k)
+        return te.sum(te.exp(wide[move_index(i, dim, k)] - finite(i)), axis=k)
 
     totals = te.compute(x.shape, total, name="total")
     return te.compute(

@@ -18,7 +18,7 @@ from ...ir import INDEX, Expr, const, is_float
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import broadcast, broadcast_shape, element_of
-from .views import digits, wrapped
+from .views import digits, wrap_dim
 
 aten = torch.ops.aten
 
@@ -30,7 +30,7 @@ def check_questions(targets: int, sources: int) -> None:
         raise NotLowered(f"{sources} elements to be written to {targets} places: too many to compare")
 
 
-def checked(index: te.Tensor, extent: int, from_end: bool = False) -> te.Tensor:
+def check_bounds(index: te.Tensor, extent: int, from_end: bool = False) -> te.Tensor:
     """The index tensor, read through a table of the extent, so that an index out of bounds is a failure of
     the kernel and not silence. It may count from the end."""
     numbers = te.table(np.arange(extent), INDEX, name="numbers")
@@ -48,11 +48,11 @@ def index_put(
 ) -> te.Tensor:
     given = {d: at for d, at in enumerate(indices) if at is not None}
     if any(at.dtype in ("bool", "uint8") for at in given.values()):
-        return masked_put(x, indices, values, accumulate)
-    return Put(x, given, values).accumulated() if accumulate else Put(x, given, values).replaced()
+        return put_where(x, indices, values, accumulate)
+    return Put(x, given, values).accumulate() if accumulate else Put(x, given, values).replace()
 
 
-def masked_put(
+def put_where(
     x: te.Tensor, indices: Sequence[te.Tensor | None], values: te.Tensor, accumulate: bool
 ) -> te.Tensor:
     """One value wherever a condition holds, over the leading dimensions of `x`."""
@@ -74,7 +74,7 @@ class Put:
 
     def __init__(self, x: te.Tensor, given: dict[int, te.Tensor], values: te.Tensor) -> None:
         self.x, self.values = x, values
-        self.given = {d: checked(at, x.shape[d], from_end=True) for d, at in given.items()}
+        self.given = {d: check_bounds(at, x.shape[d], from_end=True) for d, at in given.items()}
         self.places = broadcast_shape(*given.values())
         adjacent = list(given) == list(range(min(given), max(given) + 1))
         self.first = min(given) if adjacent else 0  # where the dimensions of the index tensors come
@@ -95,7 +95,7 @@ class Put:
     def axes(self) -> list[Any]:
         return [te.reduce_axis(n, name=f"k{d}") for d, n in enumerate(self.places)] or [te.reduce_axis(1)]
 
-    def replaced(self) -> te.Tensor:
+    def replace(self) -> te.Tensor:
         """First the number of the last element that goes to each place; then the elements."""
         x, dims = self.x, list(self.given)
         check_questions(math.prod(x.shape[d] for d in dims), math.prod(self.places))
@@ -118,20 +118,20 @@ class Put:
 
         return te.compute(x.shape, element, name="index_put")
 
-    def accumulated(self) -> te.Tensor:
+    def accumulate(self) -> te.Tensor:
         x = self.x
         if x.dtype == "bool":
             raise NotLowered("sums of bool")
         check_questions(math.prod(x.shape), math.prod(self.places))
         wide = accumulator(x.dtype)
 
-        def added(*i: Expr) -> Expr:
+        def sum_of_sources(*i: Expr) -> Expr:
             axes = self.axes()
             place = axes[: len(self.places)]
             aims = self.aims_at(place, {d: i[d] for d in self.given})
             return te.sum(te.select(aims, te.cast(self.value(place, i), wide), const(0, wide)), axis=axes)
 
-        total = te.compute(x.shape, added, name="added")
+        total = te.compute(x.shape, sum_of_sources, name="added")
         return te.compute(
             x.shape, lambda *i: te.cast(te.cast(x[i], wide) + total[i], x.dtype), name="index_put"
         )
@@ -165,9 +165,9 @@ class Sources:
     @staticmethod
     def of_index(x: te.Tensor, dim: int, index: te.Tensor, source: Any) -> Sources:
         """Those of `scatter`: the index is a tensor like `x`, but may be smaller."""
-        dim = wrapped(dim, x.ndim)
+        dim = wrap_dim(dim, x.ndim)
         count = index.shape[dim] if x.ndim else 1
-        index = checked(index, x.shape[dim] if x.ndim else 1)
+        index = check_bounds(index, x.shape[dim] if x.ndim else 1)
 
         def place(i: Sequence[Expr], k: Expr) -> tuple[Expr, ...]:
             return (*i[:dim], k, *i[dim + 1 :]) if x.ndim else (const(0, INDEX),) * index.ndim
@@ -189,8 +189,8 @@ class Sources:
     @staticmethod
     def of_rows(x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> Sources:
         """Those of `index_reduce`: a row of `source` for each element of the index."""
-        dim = wrapped(dim, x.ndim)
-        index = checked(index, x.shape[dim] if x.ndim else 1)
+        dim = wrap_dim(dim, x.ndim)
+        index = check_bounds(index, x.shape[dim] if x.ndim else 1)
 
         def aims_at(i: Sequence[Expr], k: Expr) -> Expr:
             return index[(k,) if index.ndim else ()] == (i[dim] if x.ndim else 0)
@@ -213,7 +213,7 @@ class Sources:
         k = self.axis()
         return te.sum(te.select(self.aims_at(i, k), const(1, INDEX), const(0, INDEX)), axis=k)
 
-    def reduced(self, combine: Callable[..., Expr], nothing: float, dtype: str) -> te.Tensor:
+    def reduce(self, combine: Callable[..., Expr], nothing: float, dtype: str) -> te.Tensor:
         """Those that go to each element, combined; `nothing` where none does."""
 
         def element(*i: Expr) -> Expr:
@@ -243,13 +243,13 @@ WAYS: dict[str, tuple[Callable[..., Expr], Callable[[str], float], Both]] = {
 SYNONYMS = {"add": "sum", "multiply": "prod"}
 
 
-def combined(sources: Sources, way: str, include_self: bool) -> te.Tensor:
+def combine_sources(sources: Sources, way: str, include_self: bool) -> te.Tensor:
     x, way = sources.x, SYNONYMS.get(way, way)
     if x.dtype == "bool":
         raise NotLowered(f"{way} of bool")
     wide = accumulator(x.dtype)
     combine, nothing, both = WAYS[way]
-    rest = sources.reduced(combine, nothing(wide), wide)
+    rest = sources.reduce(combine, nothing(wide), wide)
     number = te.compute(x.shape, sources.number, name="number")
 
     def element(*i: Expr) -> Expr:
@@ -265,23 +265,23 @@ def combined(sources: Sources, way: str, include_self: bool) -> te.Tensor:
 
 @lowers(aten.scatter.reduce, aten.scatter.value_reduce, kind=Kind.REDUCTION)
 def scatter_by(x: te.Tensor, dim: int, index: te.Tensor, source: Any, reduce: str) -> te.Tensor:
-    return combined(Sources.of_index(x, dim, index, source), reduce, include_self=True)
+    return combine_sources(Sources.of_index(x, dim, index, source), reduce, include_self=True)
 
 
 @lowers(aten.scatter_add.default, kind=Kind.REDUCTION)
 def scatter_add(x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> te.Tensor:
-    return combined(Sources.of_index(x, dim, index, source), "sum", include_self=True)
+    return combine_sources(Sources.of_index(x, dim, index, source), "sum", include_self=True)
 
 
 @lowers(aten.scatter_reduce.two, kind=Kind.REDUCTION)
 def scatter_reduce(
     x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, reduce: str, include_self: bool = True
 ) -> te.Tensor:
-    return combined(Sources.of_index(x, dim, index, source), reduce, include_self)
+    return combine_sources(Sources.of_index(x, dim, index, source), reduce, include_self)
 
 
 @lowers(aten.index_reduce.default, kind=Kind.REDUCTION)
 def index_reduce(
     x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, reduce: str, include_self: bool = True
 ) -> te.Tensor:
-    return combined(Sources.of_rows(x, dim, index, source), reduce, include_self)
+    return combine_sources(Sources.of_rows(x, dim, index, source), reduce, include_self)

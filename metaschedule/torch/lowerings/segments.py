@@ -12,7 +12,7 @@ from ... import te
 from ...ir import INDEX, Expr, Var, const
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
-from .views import wrapped
+from .views import wrap_dim
 
 aten = torch.ops.aten
 
@@ -43,7 +43,7 @@ def embedding_bag(
         index = te.cast(indices[first + k], INDEX)
         return k, index, index != padding
 
-    def combined(b: Expr, c: Expr) -> Expr:
+    def reduce_segment(b: Expr, c: Expr) -> Expr:
         k, index, counts = row(b)
         value = te.cast(weight[index, c], dtype)
         if shares is not None:
@@ -55,7 +55,7 @@ def embedding_bag(
         k, _, counts = row(b)
         return te.sum(te.cast(counts, INDEX), axis=k)
 
-    results = te.compute((count, weight.shape[1]), combined, name="bags")
+    results = te.compute((count, weight.shape[1]), reduce_segment, name="bags")
     numbers = te.compute((count,), number, name="numbers") if mode != SUM else None
 
     def element(b: Expr, c: Expr) -> Expr:
@@ -92,7 +92,7 @@ def segment_reduce(
     offsets: te.Tensor | None, axis: int, unsafe: bool, initial: float | None,
 ) -> te.Tensor:  # fmt: skip
     """Segments along `axis`, one after the other. `initial` takes part in each."""
-    axis = wrapped(axis, x.ndim)
+    axis = wrap_dim(axis, x.ndim)
     if lengths is not None:
         offsets = starts(lengths)
         if not unsafe:
@@ -107,12 +107,12 @@ def segment_reduce(
         first = te.cast(ends[*i[:axis], i[axis]], INDEX)
         return first, te.cast(ends[*i[:axis], i[axis] + 1], INDEX) - first
 
-    def combined(*i: Expr) -> Expr:
+    def reduce_segment(*i: Expr) -> Expr:
         first, size = length(i)
         k = te.reduce_axis(size, name="k")
         return combine(te.cast(x[*i[:axis], first + k, *i[axis + 1 :]], dtype), axis=k)
 
-    results = te.compute(shape, combined, name="segments")
+    results = te.compute(shape, reduce_segment, name="segments")
 
     def element(*i: Expr) -> Expr:
         value, size = results[i], length(i)[1]

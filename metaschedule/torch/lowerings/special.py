@@ -36,11 +36,11 @@ BERNOULLI = [
 def wide(function: Callable[..., Expr]) -> Callable[..., Expr]:
     """The function of one element, in float64."""
 
-    def widened(x: Expr, *rest: float) -> Expr:
+    def evaluate(x: Expr, *rest: float) -> Expr:
         return te.cast(function(te.cast(x, WIDE), *rest), x.dtype)
 
-    widened.__name__ = function.__name__
-    return widened
+    evaluate.__name__ = function.__name__
+    return evaluate
 
 
 def number(value: float) -> Expr:

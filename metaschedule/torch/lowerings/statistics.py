@@ -10,16 +10,16 @@ from ... import te
 from ...ir import Expr, is_float
 from ..dtypes import accumulator, dtype_name
 from ..lowering import Kind, lowers
-from .matmul import rounded
+from .matmul import round_to
 from .reductions import Dims, amax, amin, count, kept_shape, mean, reduced_dims, sum
-from .views import reshaped
+from .views import reshape
 
 aten = torch.ops.aten
 
 
-def widened(x: te.Tensor) -> te.Tensor:
+def widen(x: te.Tensor) -> te.Tensor:
     """`x` in the dtype that sums of it have."""
-    return rounded(x, accumulator(x.dtype))
+    return round_to(x, accumulator(x.dtype))
 
 
 def centred_squares(x: te.Tensor, dims: Dims) -> te.Tensor:
@@ -36,7 +36,7 @@ def centred_squares(x: te.Tensor, dims: Dims) -> te.Tensor:
 
 @lowers(aten.var.correction, kind=Kind.REDUCTION)
 def var(x: te.Tensor, dims: Dims = None, correction: float | None = None, keepdim: bool = False) -> te.Tensor:
-    wide = widened(x)
+    wide = widen(x)
     total = sum(centred_squares(wide, dims), dims, keepdim)
     freedom = float(max(count(x, dims) - (1 if correction is None else correction), 0))
     return te.compute(total.shape, lambda *i: te.cast(total[i] / freedom, x.dtype), name="var")
@@ -54,7 +54,7 @@ def var_all(x: te.Tensor, unbiased: bool) -> te.Tensor:
 
 @lowers(aten.std.correction, kind=Kind.REDUCTION)
 def std(x: te.Tensor, dims: Dims = None, correction: float | None = None, keepdim: bool = False) -> te.Tensor:
-    squares = var(widened(x), dims, correction, keepdim)
+    squares = var(widen(x), dims, correction, keepdim)
     return te.compute(squares.shape, lambda *i: te.cast(te.sqrt(squares[i]), x.dtype), name="std")
 
 
@@ -73,7 +73,7 @@ def var_mean(
 @lowers(aten.logsumexp.default, kind=Kind.REDUCTION)
 def logsumexp(x: te.Tensor, dims: Dims, keepdim: bool) -> te.Tensor:
     result = x.dtype if is_float(x.dtype) else "float32"
-    wide = rounded(x, accumulator(result))
+    wide = round_to(x, accumulator(result))
     top = amax(wide, dims)
     kept = [d for d in range(x.ndim) if d not in reduced_dims(x, dims)]
 
@@ -85,7 +85,7 @@ def logsumexp(x: te.Tensor, dims: Dims, keepdim: bool) -> te.Tensor:
 
     total = sum(te.compute(x.shape, power, name="exp"), dims)
     logs = te.compute(total.shape, lambda *i: te.cast(te.log(total[i]) + finite(i), result), name="logsumexp")
-    return reshaped(logs, kept_shape(x, reduced_dims(x, dims))) if keepdim and x.ndim else logs
+    return reshape(logs, kept_shape(x, reduced_dims(x, dims))) if keepdim and x.ndim else logs
 
 
 @lowers(aten.linalg_vector_norm.default, kind=Kind.REDUCTION)
@@ -95,7 +95,7 @@ def vector_norm(
     result = x.dtype if dtype is None else dtype_name(dtype)
     sizes = te.compute(x.shape, lambda *i: te.abs(te.cast(x[i], accumulator(result))), name="abs")
     if math.isinf(order):
-        return rounded((amax if order > 0 else amin)(sizes, dims, keepdim), result)
+        return round_to((amax if order > 0 else amin)(sizes, dims, keepdim), result)
 
     def term(*i: Expr) -> Expr:
         size = sizes[i]

@@ -14,7 +14,7 @@ from ..lowering import Kind, NotLowered, lowers
 aten = torch.ops.aten
 
 
-def reshaped(x: te.Tensor, shape: Sequence[int], name: str = "view") -> te.Tensor:
+def reshape(x: te.Tensor, shape: Sequence[int], name: str = "view") -> te.Tensor:
     """`x` with another shape. Dimensions that both have stay as they are, so that the indices of the others
     are divided no more than needed."""
     shape = tuple(shape)
@@ -79,7 +79,7 @@ def digits(flat: Expr, extents: Sequence[int]) -> list[Expr]:
     return found
 
 
-def wrapped(dim: int, rank: int) -> int:
+def wrap_dim(dim: int, rank: int) -> int:
     """A dimension counted from the front; of a tensor without dimensions torch allows 0 and -1."""
     return dim % rank if rank else 0
 
@@ -91,33 +91,33 @@ def wrapped(dim: int, rank: int) -> int:
 def view(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
     rest = math.prod(n for n in shape if n != -1)
     known = math.prod(x.shape) // rest if rest else 0
-    return reshaped(x, [known if n == -1 else n for n in shape])
+    return reshape(x, [known if n == -1 else n for n in shape])
 
 
 @lowers(aten.flatten.using_ints, kind=Kind.VIEW)
 def flatten(x: te.Tensor, start: int, end: int) -> te.Tensor:
-    start, end = wrapped(start, x.ndim), wrapped(end, x.ndim)
-    return reshaped(x, (*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
+    start, end = wrap_dim(start, x.ndim), wrap_dim(end, x.ndim)
+    return reshape(x, (*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
 @lowers(aten.unflatten.int, kind=Kind.VIEW)
 def unflatten(x: te.Tensor, dim: int, sizes: Sequence[int]) -> te.Tensor:
-    dim = wrapped(dim, x.ndim)
+    dim = wrap_dim(dim, x.ndim)
     return view(x, (*x.shape[:dim], *sizes, *x.shape[dim + 1 :]))
 
 
 @lowers(aten.unsqueeze.default, kind=Kind.VIEW)
 def unsqueeze(x: te.Tensor, dim: int) -> te.Tensor:
-    dim = wrapped(dim, x.ndim + 1)
-    return reshaped(x, (*x.shape[:dim], 1, *x.shape[dim:]))
+    dim = wrap_dim(dim, x.ndim + 1)
+    return reshape(x, (*x.shape[:dim], 1, *x.shape[dim:]))
 
 
 @lowers(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, kind=Kind.VIEW)
 def squeeze(x: te.Tensor, dims: int | Sequence[int] | None = None) -> te.Tensor:
     if dims is None:
         dims = range(x.ndim)
-    named = {wrapped(d, x.ndim) for d in ([dims] if isinstance(dims, int) else dims)}
-    return reshaped(x, [n for d, n in enumerate(x.shape) if d not in named or n != 1])
+    named = {wrap_dim(d, x.ndim) for d in ([dims] if isinstance(dims, int) else dims)}
+    return reshape(x, [n for d, n in enumerate(x.shape) if d not in named or n != 1])
 
 
 @lowers(
@@ -126,7 +126,7 @@ def squeeze(x: te.Tensor, dims: int | Sequence[int] | None = None) -> te.Tensor:
     kind=Kind.VIEW,
 )
 def identity(x: te.Tensor) -> te.Tensor:
-    return reshaped(x, x.shape)
+    return reshape(x, x.shape)
 
 
 @lowers(aten.dropout.default, kind=Kind.VIEW)

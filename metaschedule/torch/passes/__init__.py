@@ -2,7 +2,7 @@
 
 from ..graph import Graph
 from .batch_norm import fold_batch_norms
-from .channels_last import channels_last
+from .channels_last import use_channels_last
 from .common import share_common
 from .constants import fold_constants
 from .empty import fold_empty
@@ -22,7 +22,7 @@ def rewrite(graph: Graph) -> None:
     integer_products(graph)
     simplify_views(graph)
     share_common(graph)
-    channels_last(graph)
+    use_channels_last(graph)
     simplify_views(graph)
     fold_constants(graph)
     sink_views(graph)

@@ -20,7 +20,7 @@ import torch
 from ...ir import integer_limits, is_integer
 from ..graph import Graph, Node, Value
 from .batch_norm import arguments
-from .constants import computed
+from .constants import compute_node
 from .views import order_of, permute, shape_behind, view
 
 aten = torch.ops.aten
@@ -96,7 +96,7 @@ class Forms:
         inner = {read: self.tensor(read) for read in node.reads}
         if any(t is None for t in inner.values()):
             return None
-        return computed(node, inner)[value.index]  # pyright: ignore
+        return compute_node(node, inner)[value.index]  # pyright: ignore
 
     def is_zero(self, parameter: Parameter | None) -> bool:
         """Whether a zero point is known to be 0 everywhere."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph, Node, Value
-from ..lowering import with_defaults
+from ..lowering import fill_defaults
 
 aten = torch.ops.aten
 
@@ -26,10 +26,10 @@ def fold_batch_norms(graph: Graph) -> None:
         weight, bias, mean, variance = (None if v is None else graph.constants[v] for v in statistics)
         norm = Scaling.of(weight, bias, mean, variance, eps)
         conv = x.node
-        if conv is not None and only_read_by(graph, x, node) and has_constant_weights(graph, conv):
-            normalised = scaled_convolution(graph, conv, norm)
+        if conv is not None and is_only_read_by(graph, x, node) and has_constant_weights(graph, conv):
+            normalised = fold_into_convolution(graph, conv, norm)
         else:
-            normalised = scaled(graph, node, x, norm)
+            normalised = scale_and_shift(graph, node, x, norm)
         graph.replace(node.result, normalised)
     graph.prune()
 
@@ -53,7 +53,7 @@ class Scaling:
         return Scaling(scale, shift if bias is None else shift + bias)
 
 
-def scaled_convolution(graph: Graph, conv: Node, norm: Scaling) -> Value:
+def fold_into_convolution(graph: Graph, conv: Node, norm: Scaling) -> Value:
     x, w, b, *window, transposed, output_padding, groups = arguments(conv)
     weight = graph.constants[w]
     # The output channels: of all groups in the first dimension, or of each in the second if transposed.
@@ -70,7 +70,7 @@ def scaled_convolution(graph: Graph, conv: Node, norm: Scaling) -> Value:
     return graph.call(conv.target, x, new_w, new_b, *window, transposed, output_padding, groups, before=conv)
 
 
-def scaled(graph: Graph, node: Node, x: Value, norm: Scaling) -> Value:
+def scale_and_shift(graph: Graph, node: Node, x: Value, norm: Scaling) -> Value:
     shape = (-1, *[1] * (len(x.shape) - 2))
     dtype = getattr(torch, x.dtype)
     scale = graph.constant("scale", norm.scale.view(shape).to(dtype))
@@ -82,7 +82,7 @@ def scaled(graph: Graph, node: Node, x: Value, norm: Scaling) -> Value:
 def arguments(node: Node) -> list[Any]:
     """The positional arguments, with defaults."""
     assert not isinstance(node.target, str)
-    return with_defaults(node.target, node.args, node.kwargs)[0]
+    return fill_defaults(node.target, node.args, node.kwargs)[0]
 
 
 def are_constant(graph: Graph, values: list[Value | None]) -> bool:
@@ -93,5 +93,5 @@ def has_constant_weights(graph: Graph, node: Node) -> bool:
     return node.target is aten.convolution.default and are_constant(graph, arguments(node)[1:3])
 
 
-def only_read_by(graph: Graph, value: Value, node: Node) -> bool:
+def is_only_read_by(graph: Graph, value: Value, node: Node) -> bool:
     return graph.readers(value) == [node] and value not in graph.outputs

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..graph import Graph, Node, Value, with_values
+from ..graph import Graph, Node, Value, map_values
 from ..lowering import LOWERINGS, Kind
 from .batch_norm import are_constant, arguments
 from .views import permute, view
@@ -38,7 +38,7 @@ Rule = Callable[["Layout", Node], Value | None]
 RULES: dict[Any, Rule] = {}
 
 
-def channels_last(graph: Graph) -> None:
+def use_channels_last(graph: Graph) -> None:
     """See the module; views are simplified already. Weights are laid out anew as constants: (height, width,
     ci, co), one of the last two per group."""
     if any(node.target in (aten.convolution.default, "integer_convolution") for node in graph.nodes):
@@ -83,10 +83,10 @@ class Layout:
     def of(self, value: Value, node: Node) -> Value:
         """The value with its channels last, for a new node before `node`."""
         if value not in self.last:
-            self.last[value] = self.permuted(value, node)
+            self.last[value] = self.permute(value, node)
         return self.last[value]
 
-    def permuted(self, value: Value, node: Node) -> Value:
+    def permute(self, value: Value, node: Node) -> Value:
         shape = [1] * (4 - len(value.shape)) + list(value.shape)
         if value in self.graph.constants:
             tensor = self.graph.constants[value].reshape(shape).permute(TO_LAST)
@@ -224,7 +224,7 @@ def elementwise(layout: Layout, node: Node) -> Value | None:
     def operand(value: Value) -> Value:
         return layout.of(value, node) if value.shape else value
 
-    args, kwargs = with_values((node.args, node.kwargs), operand)
+    args, kwargs = map_values((node.args, node.kwargs), operand)
     return layout.graph.call(node.target, *args, before=node, **kwargs)
 
 

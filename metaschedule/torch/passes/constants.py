@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..graph import Graph, Node, Value, with_values
+from ..graph import Graph, Node, Value, map_values
 
 aten = torch.ops.aten
 
@@ -34,7 +34,7 @@ def fold_constants(graph: Graph) -> None:
     folded: set[Node] = set()
     for node in graph.nodes:
         if not isinstance(node.target, str) and not node.has_effect and all(v in known for v in node.reads):
-            known.update(zip(node.results, computed(node, known)))
+            known.update(zip(node.results, compute_node(node, known)))
             returned = any(v in graph.outputs for v in node.results)
             of_nothing = any(math.prod(v.shape) == 0 for v in node.reads)
             if node.reads and node.target is not aten.expand.default and (not returned or of_nothing):
@@ -52,12 +52,12 @@ def fold_constants(graph: Graph) -> None:
     for node in graph.nodes:
         if node not in folded:
             node.change_reads(constant)
-    graph.outputs = with_values(graph.outputs, constant)
+    graph.outputs = map_values(graph.outputs, constant)
     graph.prune()
 
 
-def computed(node: Node, known: dict[Value, torch.Tensor]) -> list[Any]:
-    args, kwargs = with_values((node.args, node.kwargs), known.__getitem__)
+def compute_node(node: Node, known: dict[Value, torch.Tensor]) -> list[Any]:
+    args, kwargs = map_values((node.args, node.kwargs), known.__getitem__)
     assert not isinstance(node.target, str)
     with torch.no_grad():
         found = node.target(*args, **kwargs)

@@ -38,13 +38,13 @@ def fold_empty(graph: Graph) -> None:
     for node in list(graph.nodes):
         node.change_reads(constant)
         if node.target is aten.cat.default and math.prod(node.result.shape):
-            leave_out_empty(graph, node)
+            drop_empty(graph, node)
     # An input that is returned stays what it is; a result is a tensor of its own.
     graph.outputs = [constant(v) if isinstance(v, Value) and v.node else v for v in graph.outputs]
     graph.prune()
 
 
-def leave_out_empty(graph: Graph, node: Node) -> None:
+def drop_empty(graph: Graph, node: Node) -> None:
     """Of the tensors that `cat` joins, where they do not decide the dtype of the result."""
     parts, *rest = node.args
     kept = [part for part in parts if math.prod(part.shape)]

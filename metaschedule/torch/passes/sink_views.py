@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..graph import Graph, Node, Value, with_values
+from ..graph import Graph, Node, Value, map_values
 from ..lowering import LOWERINGS, Kind
 from .views import shape_behind, view
 
@@ -64,10 +64,10 @@ def source_of(value: Value) -> Value | None:
 
 def fits(value: Value, shape: Shape, before: Shape) -> bool:
     """Whether a value that is broadcast to a shape can be broadcast to the shape before the view as well."""
-    return value.shape == shape or kept(value.shape, shape, before) is not None
+    return value.shape == shape or trim_broadcast(value.shape, shape, before) is not None
 
 
-def kept(own: Shape, shape: Shape, before: Shape) -> Shape | None:
+def trim_broadcast(own: Shape, shape: Shape, before: Shape) -> Shape | None:
     """The shape of a broadcast value before the view, without leading ones."""
     if math.prod(own) == 1:
         return ()
@@ -109,7 +109,7 @@ def sink_along_last(graph: Graph, node: Node, source: Value) -> None:
     assert new is not None
     for old, result in zip(node.results, new.results, strict=True):
         if graph.is_read(old):
-            graph.replace(old, reshaped(graph, result, old.shape, node))
+            graph.replace(old, reshape_value(graph, result, old.shape, node))
 
 
 def sink(graph: Graph, node: Node, before: Shape) -> None:
@@ -119,15 +119,15 @@ def sink(graph: Graph, node: Node, before: Shape) -> None:
         source = source_of(value)
         if value.shape == shape:
             unviewed = source is not None and source.shape == before
-            return source if unviewed and source else reshaped(graph, value, before, node)
-        wanted = kept(value.shape, shape, before)
+            return source if unviewed and source else reshape_value(graph, value, before, node)
+        wanted = trim_broadcast(value.shape, shape, before)
         assert wanted is not None
-        return value if value.shape == wanted else reshaped(graph, value, wanted, node)
+        return value if value.shape == wanted else reshape_value(graph, value, wanted, node)
 
-    args, kwargs = with_values((node.args, node.kwargs), earlier)
+    args, kwargs = map_values((node.args, node.kwargs), earlier)
     result = graph.call(node.target, *args, results=[(before, node.result.dtype)], before=node, **kwargs)
-    graph.replace(node.result, reshaped(graph, result, shape, node))
+    graph.replace(node.result, reshape_value(graph, result, shape, node))
 
 
-def reshaped(graph: Graph, value: Value, shape: Sequence[int], node: Node) -> Value:
+def reshape_value(graph: Graph, value: Value, shape: Sequence[int], node: Node) -> Value:
     return graph.call(view, value, list(shape), before=node)

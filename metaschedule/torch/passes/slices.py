@@ -41,7 +41,7 @@ def piece(graph: Graph, node: Node, result: Value, dim: int) -> Value:
     return graph.call(aten.slice.Tensor, node.args[0], dim, end - result.shape[dim], end, before=node)
 
 
-def selected(graph: Graph, node: Node, result: Value, dim: int) -> Value:
+def select_index(graph: Graph, node: Node, result: Value, dim: int) -> Value:
     return graph.call(aten.select.int, node.args[0], dim, result.index, before=node)
 
 
@@ -49,5 +49,5 @@ def selected(graph: Graph, node: Node, result: Value, dim: int) -> Value:
 CUTS: dict[object, tuple[int, Callable[[Graph, Node, Value, int], Value]]] = {
     aten.split.Tensor: (2, piece),
     aten.split_with_sizes.default: (2, piece),
-    aten.unbind.int: (1, selected),
+    aten.unbind.int: (1, select_index),
 }

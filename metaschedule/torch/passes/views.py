@@ -36,9 +36,9 @@ def simplify_views(graph: Graph) -> None:
         if not node.results or node.result in graph.outputs:
             continue
         if is_view(node):
-            new = viewed(graph, node, node.reads[0])
+            new = collapse_views(graph, node, node.reads[0])
         elif node.target in PERMUTING:
-            new = permuted(graph, node)
+            new = collapse_permutes(graph, node)
         elif node.target is aten.expand.default and node.reads[0].spec == node.result.spec:
             new = node.reads[0]
         else:
@@ -52,7 +52,7 @@ def is_view(node: Node) -> bool:
     return node.target in LOWERINGS and LOWERINGS[node.target].kind is Kind.VIEW
 
 
-def viewed(graph: Graph, node: Node, source: Value) -> Value:
+def collapse_views(graph: Graph, node: Node, source: Value) -> Value:
     if source.node is not None and source.node.target is view:
         source = source.node.args[0]
     if source.spec == node.result.spec:
@@ -62,13 +62,13 @@ def viewed(graph: Graph, node: Node, source: Value) -> Value:
     return graph.call(view, source, list(node.result.shape), before=node)
 
 
-def permuted(graph: Graph, node: Node) -> Value:
+def collapse_permutes(graph: Graph, node: Node) -> Value:
     source, order = node.args[0], order_of(node)
     if source.node is not None and source.node.target is permute:
         first = order_of(source.node)
         source, order = source.node.args[0], [first[d] for d in order]
     if keeps_order_in_memory(source.shape, order):
-        return viewed(graph, node, source)
+        return collapse_views(graph, node, source)
     if source is node.reads[0] and node.target is permute:
         return node.result
     return graph.call(permute, source, order, before=node)

@@ -524,7 +524,7 @@ class _Backwards(ir.Rewriter):
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if isinstance(s, ir.For) and s.kind == "parallel":
-            s = ir.changed(s, body=ir.Substitute({s.var: s.extent - 1 - s.var}).body(s.body))
+            s = ir.replace_fields(s, body=ir.Substitute({s.var: s.extent - 1 - s.var}).body(s.body))
         return super().stmt(s)
 
 

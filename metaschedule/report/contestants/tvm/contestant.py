@@ -18,7 +18,7 @@ import numpy as np
 from ....ir import numpy_dtype
 from ....target import Target
 from ...case import Case
-from ..contestant import ROUND_TIME, ContestantError, Way
+from ..contestant import ROUND_TIME, ContestantError, Variant
 from .environment import VERSION, interpreter
 
 CACHE = Path("~/.cache/metaschedule/tvm")
@@ -52,7 +52,7 @@ class TVM:
             done.write_text(json.dumps(seconds))
         return json.loads(done.read_text())
 
-    def ways(self, case: Case) -> Iterator[Way]:
+    def variants(self, case: Case) -> Iterator[Variant]:
         if case.constant:
             return
         (output,) = case.program.outputs
@@ -67,7 +67,9 @@ class TVM:
                 output=str(result),
             )  # fmt: skip
             got = np.load(result)
-        yield Way(self.name, "", True, lambda: self._process.ask("measure", seconds=ROUND_TIME), lambda: got)
+        yield Variant(
+            self.name, "", True, lambda: self._process.ask("measure", seconds=ROUND_TIME), lambda: got
+        )
 
     def close(self) -> None:
         if "_process" in self.__dict__:

@@ -34,7 +34,7 @@ REWRITES = {
 }
 
 
-def parsed(script: str) -> Any:
+def parse_script(script: str) -> Any:
     """The function of a program given in our script."""
     for ours, theirs in REWRITES.items():
         script = re.sub(ours, theirs, script)
@@ -56,7 +56,7 @@ class Server:
     def tune(self, script: str, target: dict[str, Any], directory: str, trials: int, seed: int) -> float:
         """Seconds it took."""
         start = time.perf_counter()
-        function, machine = parsed(script), tvm.target.Target(target)
+        function, machine = parse_script(script), tvm.target.Target(target)
         seed += 1  # 0 would be no seed
         meta_schedule.tune_tir(function, machine, directory, max_trials_global=trials, seed=seed)
         seconds = time.perf_counter() - start
@@ -67,7 +67,7 @@ class Server:
         """Build the best record, run it on the files in `inputs` and write the result to `output`, which has
         an array of its shape."""
         machine = tvm.target.Target(target)
-        self.library = tvm.compile(best(parsed(script), machine, directory), target=machine).jit()
+        self.library = tvm.compile(best(parse_script(script), machine, directory), target=machine).jit()
         arrays = [np.load(path) for path in (*sorted(Path(inputs).iterdir()), output)]
         self.arrays = [tvm.runtime.tensor(array) for array in arrays]
         self.library["main"](*self.arrays)

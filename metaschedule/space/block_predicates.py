@@ -3,7 +3,7 @@
 >>> from metaschedule import Schedule, workloads
 >>> sch = Schedule(workloads.create("GMM"))
 >>> matmul = sch.get(sch.get_block("matmul"))
->>> vector_iterator(matmul).name, [it.var.name for it in reused(matmul)]
+>>> find_vector_iterator(matmul).name, [it.var.name for it in reused_iterators(matmul)]
 ('v_j', ['v_i', 'v_j'])
 """
 
@@ -37,7 +37,7 @@ def blocks_from_outputs(sch: Schedule) -> list[str]:
     return found[::-1]
 
 
-def claimed(block: ir.Block) -> bool:
+def is_claimed(block: ir.Block) -> bool:
     return CLAIMED.is_on(block)
 
 
@@ -56,7 +56,7 @@ def loads(block: ir.Block) -> list[ir.Load]:
     return [e for e in ir.expressions(block.body) if isinstance(e, ir.Load) and e.buffer not in own]
 
 
-def only_store(block: ir.Block) -> ir.Store | None:
+def find_only_store(block: ir.Block) -> ir.Store | None:
     """The store that is all a block does."""
     single = len(block.body) == 1 and isinstance(block.body[0], ir.Store)
     return block.body[0] if single and isinstance(block.body[0], ir.Store) else None
@@ -76,9 +76,9 @@ def volume(block: ir.Block, kind: str) -> int | None:
     return None if None in sizes else math.prod([n for n in sizes if n is not None])
 
 
-def vector_iterator(block: ir.Block) -> ir.Var | None:
+def find_vector_iterator(block: ir.Block) -> ir.Var | None:
     """The spatial iterator along which results are contiguous."""
-    store = only_store(block)
+    store = find_only_store(block)
     if store is None:
         return None
     sizes = {it.var: n for it in block.iters if (n := extent(it)) is not None}
@@ -88,7 +88,7 @@ def vector_iterator(block: ir.Block) -> ir.Var | None:
     return None
 
 
-def reused(block: ir.Block) -> list[ir.Iter]:
+def reused_iterators(block: ir.Block) -> list[ir.Iter]:
     """The spatial iterators that some operand does not depend on: along them its elements are read again."""
     operands = loads(block)
     return [
@@ -101,7 +101,7 @@ def reused(block: ir.Block) -> list[ir.Iter]:
 
 def has_reuse(block: ir.Block) -> bool:
     """Whether tiling a reduction pays: it reads elements again along a spatial iterator."""
-    return is_reduction(block) and only_store(block) is not None and bool(reused(block))
+    return is_reduction(block) and find_only_store(block) is not None and bool(reused_iterators(block))
 
 
 def is_expensive(block: ir.Block) -> bool:
@@ -119,7 +119,7 @@ def consumers(sch: Schedule, block: BlockRV) -> list[ir.Block]:
     return [b for b in readers[::-1] if any(r.buffer in written for r in b.reads)]
 
 
-def only_writer(sch: Schedule, block: BlockRV) -> bool:
+def is_only_writer(sch: Schedule, block: BlockRV) -> bool:
     """Whether what a block writes is its own: no output, and no other block writes it."""
     mine: ir.Block = sch.get(block)
     written = {r.buffer for r in mine.writes}
@@ -131,20 +131,20 @@ def is_output(sch: Schedule, block: BlockRV) -> bool:
     return any(r.buffer in sch.state.original.outputs for r in sch.get(block).writes)
 
 
-def epilogue(sch: Schedule, block: BlockRV) -> str | None:
+def find_epilogue(sch: Schedule, block: BlockRV) -> str | None:
     """The one block that follows element by element, to run on each tile while it is in registers."""
     users = consumers(sch, block)
     if is_output(sch, block) or len(users) != 1:
         return None
     user, (written,) = users[0], sch.get(block).writes
-    if not is_spatial(user) or only_store(user) is None or CLAIMED.is_on(user):
+    if not is_spatial(user) or find_only_store(user) is None or CLAIMED.is_on(user):
         return None
     reads = [load for load in loads(user) if load.buffer is written.buffer]
     plain = all(isinstance(index, (ir.Var, ir.Const)) for load in reads for index in load.indices)
     return user.name if plain else None
 
 
-def plain_loops(sch: Schedule, block: BlockRV) -> bool:
+def has_plain_loops(sch: Schedule, block: BlockRV) -> bool:
     """Whether the loops around a block are its iterators, untouched, around nothing else."""
     node: ir.Block = sch.get(block)
     loops = sch.state.loops_around(node.name)
