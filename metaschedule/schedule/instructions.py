@@ -64,6 +64,31 @@ def multiply_add_words(bits: int, intrinsic: str) -> str:
     """
 
 
+def saturated_product(lanes: int) -> str:
+    """The description of `vpmaddubsw`, `vpmaddwd` by ones and an addition: pairs of products saturate."""
+    pair = " + ".join(
+        f'T.cast(A[i, k * 2 + {n}], "int32") * T.cast(B[i, k * 2 + {n}], "int32")' for n in range(2)
+    )
+    return f"""
+def saturated(A: T.Tensor(({lanes}, 4), "uint8"), B: T.Tensor(({lanes}, 4), "int8"),
+              C: T.Output(({lanes},), "int32")):
+    for i, k in T.grid({lanes}, 2):
+        C[i] = C[i] + T.max(T.min({pair}, 32767), -32768)
+"""
+
+
+def multiply_add_bytes(bits: int, bytes_: str, words: str) -> str:
+    lanes = bits // 32
+    result, word, byte = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
+    return f"""
+        declare {word} @{bytes_}({byte}, {byte})
+        declare {result} @{words}({word}, {word})
+        %pairs = call {word} @{bytes_}({byte} %A, {byte} %B)
+        %sums = call {result} @{words}({word} %pairs, {word} splat (i16 1))
+        add {result} %sums, %C
+    """
+
+
 def multiply_tiles(name: str, operand: str, total: str) -> str:
     """An instruction of AMX on tiles of 16 rows of 64 bytes. LLVM keeps tiles in their registers, loads and
     stores them and configures them (`ldtilecfg`); programs see vectors of 256 x 32 bits."""
@@ -129,6 +154,14 @@ def register_x86() -> None:
         (128, "llvm.x86.sse2.pmadd.wd", ("sse2",)),
     ):
         register_dot(f"x86.vpmaddwd.{bits}", bits // 32, WORDS, multiply_add_words(bits, name), features)
+    for bits, bytes_, words, feature in (
+        (512, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512", "avx512bw"),
+        (256, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd", "avx2"),
+        (128, "llvm.x86.ssse3.pmadd.ub.sw.128", "llvm.x86.sse2.pmadd.wd", "ssse3"),
+    ):
+        code = multiply_add_bytes(bits, bytes_, words)
+        description = parse(saturated_product(bits // 32))
+        register_intrinsic(f"x86.vpmaddubsw.{bits}", description, instruction=code, features=(feature,))
 
 
 def register_arm() -> None:
