@@ -107,7 +107,7 @@ def test_products_of_any_shape_are_exact(
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     EXTENTS,
     EXTENTS,
@@ -121,7 +121,7 @@ def test_many_products_are_exact(
     n: int, m: int, k: int, batch: int, types: tuple[str, str, str], swapped: tuple[bool, bool],
     epilogue: bool,
 ) -> None:  # fmt: skip
-    assert_exact(einsum(n, m, k, batch, types, swapped, epilogue), "native", draws=10)
+    assert_exact(einsum(n, m, k, batch, types, swapped, epilogue), "native", draws=20)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +243,23 @@ def test_convolutions_are_exact(
     types: tuple[str, str, str], last: bool, channels: tuple[int, int], kernel: int, stride: int
 ) -> None:
     assert assert_exact(convolution((6, 19), channels, kernel, stride, last, types), TARGETS[0], draws=1)
+
+
+@pytest.mark.slow
+@settings(max_examples=50)
+@given(
+    st.tuples(st.integers(3, 9), st.integers(3, 23)),
+    st.tuples(st.integers(1, 9), st.sampled_from([1, 3, 16, 17, 33])),
+    st.sampled_from([1, 2, 3, 5]),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from(TYPES),
+)
+def test_many_convolutions_are_exact(
+    size: tuple[int, int], channels: tuple[int, int], kernel: int, stride: int, last: bool,
+    types: tuple[str, str, str],
+) -> None:  # fmt: skip
+    assert_exact(convolution(size, channels, kernel, stride, last, types), "native", draws=20)
 
 
 def test_accumulators_stay_in_registers() -> None:
