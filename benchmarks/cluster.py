@@ -133,7 +133,7 @@ def record_trials() -> tuple[list[Outcome], list[Program], bytes]:
     candidates = [space.sample(program, n).program for n in range(BATCH)]
     with Measurer(program) as m:
         outcomes = [o for o in m.measure(candidates) if o.ok]
-        built = m._compile([BuildJob(candidates[0])])[0]
+        built: Any = m._compile([BuildJob(candidates[0])])[0]
     header, code = built.pack()
     return outcomes, candidates, pack(header | {"kind": "ok", "seconds": 0.1}, code)
 
@@ -148,7 +148,8 @@ def scaling(counts: list[int], seconds: float, search: bool) -> None:
     print("nodes   trials a minute   of linear   driver's ms a trial   driver's CPU")
     first = 0.0
     for count in counts:
-        with SimulatedWorkers(count, recorded, answer) as workers:
+        simulated: Any = SimulatedWorkers(count, recorded, answer)
+        with simulated as workers:
             measure = with_search if search else without_search
             trials, elapsed, cpu = measure(workers, candidates, seconds)
         rate = 60 * trials / elapsed
@@ -157,9 +158,7 @@ def scaling(counts: list[int], seconds: float, search: bool) -> None:
         print(f"{count:5d} {rate:17.0f} {linear:11.2f} {each:21.2f} {cpu / elapsed:14.0%}", flush=True)
 
 
-def without_search(
-    workers: SimulatedWorkers, candidates: list[Program], seconds: float
-) -> tuple[int, float, float]:
+def without_search(workers: Any, candidates: list[Program], seconds: float) -> tuple[int, float, float]:
     """Prepared batches, as many programs at a time as a run would have."""
     done: list[int] = []
     measurers = [Measurer(candidates_program(), workers=workers) for _ in range(workers.slots)]

@@ -105,7 +105,7 @@ def product(m: int, n: int, k: int, dtype: str, rng: np.random.Generator) -> Cas
         c = te.compute((m, n), lambda i, j: c[i, j].astype(dtype), name="D")
     x, w = numbers(rng, (m, k), dtype), numbers(rng, (k, n), dtype)
     left, right = tensor(x), tensor(w)
-    theirs = torch._int_mm if dtype == "int8" else torch.mm
+    theirs = torch.ops.aten._int_mm.default if dtype == "int8" else torch.mm
     name = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
     program = te.program([a, b], [c])
     return Case(name, program, 2 * m * n * k, [x], {"B": w}, lambda: theirs(left, right))
@@ -221,8 +221,12 @@ def convolution(
 def cases(dtype: str, rng: np.random.Generator, wanted: list[str]) -> Iterator[Case]:
     """The cases whose names have one of the given parts."""
     makers: list[tuple[str, Callable[[], Case]]] = []
-    makers += [(f"{m}x{n}x{k} {m}^3", lambda s=(m, n, k): product(*s, dtype, rng)) for m, n, k in PRODUCTS]
-    makers += [(f"FDENSE {m}x{n}x{k}", lambda s=(m, n, k): fdense(*s, dtype, rng)) for m, n, k in DENSE]
+    makers += [
+        (f"{m}x{n}x{k} {m}^3", lambda m=m, n=n, k=k: product(m, n, k, dtype, rng)) for m, n, k in PRODUCTS
+    ]
+    makers += [
+        (f"FDENSE {m}x{n}x{k}", lambda m=m, n=n, k=k: fdense(m, n, k, dtype, rng)) for m, n, k in DENSE
+    ]
     for c in CONVOLUTIONS:
         name = f"conv {c[0]}x{c[0]}x{c[1]}-{c[2]} {c[3]}x{c[3]}/{c[4]} groups {c[5]}{'' if c[6] else ' NCHW'}"
         makers.append((name, lambda c=c: convolution(*c, dtype, rng)))

@@ -61,7 +61,7 @@ class Server:
             "--no-sync",
         ]
         subprocess.run([*initdb, "--locale=C"], check=True, capture_output=True, cwd="/", **self._user)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         self._databases = 0
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class Server:
         command = [str(program("postgres")), "-D", str(self._data)]
         command += [f"--{name}={value}" for name, value in options.items()]
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._user)
+            self._process = started = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._user)
         import psycopg
 
         deadline = time.monotonic() + 60
@@ -80,7 +80,7 @@ class Server:
                 psycopg.connect(self.url("postgres")).close()
                 return
             except psycopg.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
+                if started.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError((self.directory / "log").read_text()) from None
                 time.sleep(0.02)
 

@@ -17,7 +17,9 @@ FILES = {  # all that is served; nothing else of the machine is
 
 def read_file(name: str) -> tuple[str, str]:
     """Text and type of one of `FILES`."""
-    return (resources.files(__package__) / "static" / name).read_text(encoding="utf-8"), FILES[name]
+    return (resources.files("metaschedule.dashboard") / "static" / name).read_text(encoding="utf-8"), FILES[
+        name
+    ]
 
 
 @functools.cache

@@ -53,7 +53,7 @@ DEFAULTS = {
     "fallback_application_name": "metaschedule",
     "client_encoding": "utf8",
 }
-TYPES = dict.fromkeys(("latency", "created", "disturbed", "elapsed", "predicted"), "float8")
+TYPES: dict[str, str] = dict.fromkeys(("latency", "created", "disturbed", "elapsed", "predicted"), "float8")
 TYPES |= dict.fromkeys(("weight", "minutes", "started", "updated", "untuned"), "float8")
 TYPES |= {"seed": "int8", "trial": "int8", "trials": "int8", "confirmed": "bool"}
 
@@ -155,7 +155,7 @@ class Postgres:
     # --- the connection ---
 
     def _connect(self) -> Connection:
-        given = self._driver.conninfo.conninfo_to_dict(self._url)
+        given = self._driver.conninfo.conninfo_to_dict(self._url)  # pyright: ignore
         unset = {key: value for key, value in DEFAULTS.items() if f"PG{key.upper()}" not in os.environ}
         return self._driver.connect(**{**unset, **given}, autocommit=True, prepare_threshold=None)  # pyright: ignore
 
@@ -299,7 +299,7 @@ def arrays(rows: Rows) -> dict[str, list[Any]]:
     """The values of `INSERT`: of each column, all rows'."""
     workloads = [dict(zip(("hash", "name", "script"), workload)) for workload in rows.workloads]
     sketches = [dict(zip(("hash", "text"), sketch)) for sketch in rows.sketches]
-    tables = (
+    tables: tuple[tuple[str, Sequence[str], Sequence[dict[Any, Any]]], ...] = (
         ("workloads", ("hash", "name", "script"), workloads), ("sketches", ("hash", "text"), sketches),
         ("runs", RUN_COLUMNS, rows.runs), ("records", COLUMNS, rows.records),
     )  # fmt: skip

@@ -155,7 +155,8 @@ def build_in_workers(
                 if reply["kind"] == "ok":
                     done[job.key] = stages_of(reply, code)
                 else:
-                    name = jobs[job.key].program.name
+                    program = jobs[job.key].program
+                    name = program.name if isinstance(program, Program) else program.entry
                     log.info("%s: %s in a worker: %s", name, reply["kind"], reply["detail"])
         except MeasureError as error:
             log.warning("compiling without worker processes: %s", error)

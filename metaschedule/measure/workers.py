@@ -62,7 +62,10 @@ class Runner(Protocol):
 class Workers(Protocol):
     """Builds batches, runs batches, says what the machines are."""
 
-    slots: int  # batches at a time that keep all of them busy
+    @property
+    def slots(self) -> int:
+        """Batches at a time that keep all of them busy."""
+        ...
 
     def nodes(self) -> list[Node]:
         """The machines that run candidates."""

@@ -37,7 +37,7 @@ class Subject(Protocol):
     @property
     def label(self) -> str: ...
     @property
-    def program(self) -> Program: ...
+    def program(self) -> Any: ...  # a Program, which may be made when it is first asked for
 
 
 class Band(NamedTuple):

@@ -212,7 +212,7 @@ class Fusion:
 
     def leaves(self, value: Value, group: Group) -> bool:
         """Whether others than its own group read a value."""
-        if value in self.outputs:
+        if value in self.outputs or value.node is None:
             return True
         return any(
             self.group[reader] is not group for reader in self.readers[value.node] if value in reader.reads

@@ -32,7 +32,8 @@ class DynamicLinear(nn.Module):
         self.most = MOST if torch.backends.quantized.engine == "qnnpack" else REDUCED
 
     def forward(self, x: Tensor) -> Tensor:
-        scale, zero = chosen_parameters(*(limit.float() for limit in extremes(x)), self.most)
+        low, high = extremes(x)
+        scale, zero = chosen_parameters(low.float(), high.float(), self.most)
         number = torch.clamp(torch.round(x * (1.0 / scale)) + zero, LEAST, MOST).to(torch.uint8)
         activation = (number.to(torch.int32) - zero) * scale
         weight = (self.weight.to(torch.int32) - self.zero) * self.scale  # pyright: ignore

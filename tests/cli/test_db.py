@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_doctor_asks_what_it_is_told_to(postgres: Server) -> None:
     assert "does not exist" in text["text"]
 
 
-def doctor(*arguments: str) -> tuple[int, dict[str, object]]:
+def doctor(*arguments: str) -> tuple[int, dict[str, Any]]:
     command = [sys.executable, "-m", "metaschedule", "doctor", "--json", *arguments]
     done = subprocess.run(command, text=True, capture_output=True, env={**os.environ, "RAY_ADDRESS": ""})
     return done.returncode, next(f for f in json.loads(done.stdout) if f["name"] == "postgresql")

@@ -346,6 +346,7 @@ def test_prune_keeps_the_records_of_the_fastest_candidates(db: Database) -> None
     assert db.prune(keep=2) == 3 + 2 + 1
     assert db.records() == [trials[0], trials[3], again, elsewhere, lone]
     assert db.best(PROGRAM, TARGET) == best
+    assert best is not None
     assert best.trace == traces[3]
     assert db.prune(keep=1) == 1
     assert db.records(PROGRAM, TARGET) == [trials[3], again]

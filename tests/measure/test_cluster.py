@@ -60,7 +60,7 @@ def workers(cluster: TestCluster) -> Iterator[RayWorkers]:
         yield found
 
 
-def measure_in_thread(workers: RayWorkers, candidates: list[Any], **limits: float) -> Any:
+def measure_in_thread(workers: RayWorkers, candidates: list[Any], **limits: Any) -> Any:
     """A measurement that goes on; call the result for its outcomes."""
     outcomes: list[list[Outcome]] = []
     errors: list[Exception] = []
@@ -208,7 +208,7 @@ def test_machines_of_several_kinds_are_never_mixed(cluster: TestCluster) -> None
         with RayWorkers("ray") as workers:
             with pytest.raises(ValueError, match=r"2 kinds of machines: .*x86-64-v2"):
                 workers.resolve("native")
-            results = ms.tune(gmm(), trials=4, workers=workers, target=kinds)
+            results: Any = ms.tune(gmm(), trials=4, workers=workers, target=kinds)
             eventually(lambda: sum(node.trials for node in workers.nodes()) >= 8)
             ran = {cpu: sum(n.trials for n in workers.nodes() if n.target.cpu == cpu) for cpu in kinds}
         assert [r.target.cpu for r in results] == kinds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,7 @@ def test_seeds_do_not_learn_from_each_other_and_runs_go_on() -> None:
     target, subjects = resolve("native"), cases(["GMM:n=8,m=16,k=4"])
     said: list[str] = []
     with database.open(None) as db:
+        found: Any = None
         for _ in range(2):
             (found,) = compare_spaces(
                 subjects,

@@ -189,7 +189,7 @@ class Maker:
                 (f"embedding(t{a} % 3, t{b})", lambda k: F.embedding(k[a].long().remainder(1), k[b])),
                 (f"gather(t{a}, {d})", lambda k: k[a].gather(d, k[a].long().remainder(k[a].shape[d]))),
                 (f"scatter_add({d})", lambda k: scatter(k[a], d)),
-                (f"t{a}.sort({d})", lambda k: k[a].sort(d, stable=True)[0]),
+                (f"t{a}.sort({d})", lambda k: torch.sort(k[a], dim=d, stable=True)[0]),
                 (f"new_zeros.add_(t{a})", lambda k: k[a].new_zeros(k[a].shape).add_(k[a])),
                 (f"select_scatter(t{a}, {d})", lambda k: k[a].select_scatter(k[a].select(d, -1), d, 0)),
                 (f"t{a}.unfold({d}, 2, 1)", lambda k: k[a].unfold(d, 2, 1).clone()),

@@ -112,7 +112,7 @@ def compare_model(
         from ...report.narrow_models import Databases, compare_precisions
     except ModuleNotFoundError as error:
         raise ContestantError("models need PyTorch: pip install torch==2.13.0") from error
-    changes = {} if layers is None else {"num_hidden_layers": layers}
+    changes: dict[str, Any] = {} if layers is None else {"num_hidden_layers": layers}
     try:
         made, args = models.create(name, **changes)
     except ModuleNotFoundError as error:

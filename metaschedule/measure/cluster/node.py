@@ -104,7 +104,7 @@ class RunnerActor:
         """The same for somebody else than the driver."""
         heard = self._heard
         try:
-            return self.status()
+            return self.status()  # pyright: ignore[reportCallIssue]: a method still, for this object
         finally:
             self._heard = heard
 
@@ -180,4 +180,4 @@ def read_entry(data: bytes) -> Built | Outcome:
 
 
 def outcome_of(data: dict[str, Any]) -> Outcome:
-    return Outcome(**data | {"times": tuple(data["times"])})
+    return Outcome(**{**data, "times": tuple(data["times"])})

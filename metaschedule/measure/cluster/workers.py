@@ -97,7 +97,7 @@ class RayWorkers:
                     f"the cluster has {len(kinds)} kinds of machines: {described}; ask for one by target=, "
                     "or for several by a list"
                 )
-            names = {kind.cpu: (lambda kind=kind: kind) for kind in kinds.values()}
+            names: dict[str, Any] = {kind.cpu: (lambda kind=kind: kind) for kind in kinds.values()}
             names["native"] = lambda: next(iter(kinds.values()))
             target = known.find(target, known.KNOWN | names)
         if not self.runners.fitting(target, None):

@@ -223,7 +223,7 @@ class Writer:
         if not isinstance(x, Value):
             x, factor = factor, x
         if not isinstance(x, Value):
-            return int(x) * int(factor)
+            return int(x) * int(factor)  # pyright: ignore[reportArgumentType]: then neither is
         return self.call(aten.mul.Tensor, x, self.integer(factor))
 
     def less(self, x: Value, y: Any) -> Value:
