@@ -299,10 +299,10 @@ def arrays(rows: Rows) -> dict[str, list[Any]]:
     """The values of `INSERT`: of each column, all rows'."""
     workloads = [dict(zip(("hash", "name", "script"), workload)) for workload in rows.workloads]
     sketches = [dict(zip(("hash", "text"), sketch)) for sketch in rows.sketches]
-    tables: tuple[tuple[str, Sequence[str], Sequence[dict[Any, Any]]], ...] = (
+    tables: list[tuple[str, Sequence[str], Any]] = [
         ("workloads", ("hash", "name", "script"), workloads), ("sketches", ("hash", "text"), sketches),
         ("runs", RUN_COLUMNS, rows.runs), ("records", COLUMNS, rows.records),
-    )  # fmt: skip
+    ]  # fmt: skip
     return {
         f"{table}_{column}": [encode(row[column]) for row in entries]
         for table, columns, entries in tables
