@@ -47,6 +47,13 @@ def alive(pid: int) -> bool:
         return False
 
 
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+    except OSError:
+        return ""
+
+
 def eventually(condition: Callable[[], object], seconds: float = 20.0) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():

@@ -15,7 +15,7 @@ import pytest
 from metaschedule.measure import Limits, Measurer, Workers
 from tests.measure import faulty_kernels as faulty
 from tests.measure.conftest import NEEDS_RAY
-from tests.measure.processes import alive, children, descendants, eventually, workers
+from tests.measure.processes import alive, children, command_line, descendants, eventually, workers
 
 HANGS = """
 import sys
@@ -93,7 +93,8 @@ def test_no_worker_survives_its_parent(end: signal.Signals, name: str) -> None:
     finally:
         parent.kill()
         parent.communicate()
-    assert eventually(lambda: not any(map(alive, pids)), 60)
+    eventually(lambda: not any(map(alive, pids)), 60)
+    assert [command_line(pid) for pid in pids if alive(pid)] == []
 
 
 def test_nothing_is_left_behind() -> None:

@@ -89,6 +89,7 @@ class RayWorkers:
     def resolve(self, target: Target | str) -> Target:
         """The machine of the runners is "native", if they are of one kind; a kind has the name that LLVM has
         for its CPU."""
+        self._wait_for_runners()
         kinds = {runner.node.target.key: runner.node.target for runner in self.runners.alive}
         described = ", ".join(kind.cpu for kind in kinds.values())
         if isinstance(target, str):
@@ -105,6 +106,15 @@ class RayWorkers:
                 f"no runner can run code for {target.name}: the cluster has {described or 'none'}"
             )
         return target
+
+    def _wait_for_runners(self) -> None:
+        """Others may be starting, for some that were given up."""
+        deadline = time.monotonic() + self.patience
+        while not self.runners.alive:
+            self.check()
+            if not self._starting and time.monotonic() > deadline:
+                raise WorkersError("no runner is left; see the log, and `metaschedule cluster status`")
+            time.sleep(0.2)
 
     def computing(self) -> AbstractContextManager[object]:
         """A runner may be on this machine."""
