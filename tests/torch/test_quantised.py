@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 import metaschedule as ms  # noqa: E402
 from metaschedule.torch.capture import capture, decompositions  # noqa: E402
 from metaschedule.torch.graph import Graph, Value, map_values  # noqa: E402
+from metaschedule.torch.lowering import Kind  # noqa: E402
 from metaschedule.torch.passes import integer_products, simplify_views  # noqa: E402
 from metaschedule.torch.quantised import QUANTISED  # noqa: E402
 from tests.torch.samples_heavy import integer_convolution  # noqa: E402
@@ -348,3 +349,38 @@ def test_exported_and_quantised(dynamic: bool) -> None:
     rows = ms.torch.explain(model, (x,)).rows
     assert sum(row.calls for row in rows if "integer_" in row.name) == 4
     assert dynamic or sum(row.calls for row in rows) == 7
+
+
+# bfloat16.
+
+
+@pytest.mark.parametrize("way", ["to", "autocast"])
+def test_bfloat16(way: str) -> None:
+    """Within the rounding of a step of bfloat16 of what float32 gives, as eager is; nothing in eager."""
+    model, x = Block().eval(), torch.randn(2, 9, 32)
+    exact = model(x)
+    if way == "to":
+        found = in_kernels(model.to(torch.bfloat16), x.bfloat16())
+    else:
+        with torch.autocast("cpu", torch.bfloat16):
+            found = in_kernels(model, x)
+    assert (found.float() - exact).abs().max() < 0.03 * exact.abs().max()
+
+
+def test_products_of_models_take_instructions() -> None:
+    """Untuned, where the target has them: bytes and bfloat16."""
+    from metaschedule.space.untuned import untuned
+    from metaschedule.target import resolve
+    from metaschedule.torch.explain import models
+
+    target = resolve("x86-64-v4,+avx512vnni,+avx512bf16,cores=2")
+    layer, x = nn.Sequential(nn.Linear(64, 48), nn.ReLU()).eval(), torch.randn(32, 64)
+    packed = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear})
+    for model, arg, name in (
+        (ms.torch.unpack(packed), x, "vpdpbusd"),
+        (layer.to(torch.bfloat16), x.bfloat16(), "vdpbf16ps"),
+    ):
+        (pieces,) = models(model, (arg,))
+        products = [p for g, p in pieces.programs.items() if g.kind == Kind.HEAVY]
+        assert len(products) == 1
+        assert name in str(untuned(products[0], target).trace)
