@@ -369,7 +369,7 @@ def test_bfloat16(way: str) -> None:
 
 def test_products_of_models_take_instructions() -> None:
     """Untuned, where the target has them: bytes and bfloat16."""
-    from metaschedule.space.untuned import untuned
+    from metaschedule.space.untuned import schedule_untuned
     from metaschedule.target import resolve
     from metaschedule.torch.explain import models
 
@@ -383,4 +383,4 @@ def test_products_of_models_take_instructions() -> None:
         (pieces,) = models(model, (arg,))
         products = [p for g, p in pieces.programs.items() if g.kind == Kind.HEAVY]
         assert len(products) == 1
-        assert name in str(untuned(products[0], target).trace)
+        assert name in str(schedule_untuned(products[0], target).trace)
