@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if LONG["long"] else "glance")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if Path(item.path).parent.name in MEASURING:

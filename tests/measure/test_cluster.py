@@ -227,7 +227,7 @@ def test_cluster_status(workers: RayWorkers) -> None:
     assert {node["cpu"] for node in nodes} == {resolve("native").cpu}
     runners = [runner for node in nodes for runner in node["runners"]]
     assert sum(runner["trials"] for runner in runners) == 4
-    table = CliRunner().invoke(app, ["cluster", "status"]).output
+    table = CliRunner().invoke(app, ["cluster", "status"], env={"COLUMNS": "200"}).output
     assert resolve("native").cpu in table
 
 

@@ -71,6 +71,8 @@ class Connection:
                 "object_store_memory": STORE, "_node_ip_address": LOOPBACK,
             }  # fmt: skip
         where = options["address"]
+        if where.startswith(f"{LOOPBACK}:"):  # of several clusters on a machine, look for this one's node
+            options |= {"_node_ip_address": LOOPBACK}
         try:
             if self.is_local:  # in this thread, because its processes end with the thread that starts them
                 self._start(options)
