@@ -188,6 +188,18 @@ def test_what_varies_along_the_sum_is_left_alone() -> None:
     assert "integer_matmul" not in targets(graph)
 
 
+def test_scales_of_many_steps() -> None:
+    """Each of which reads the one before twice: what is known of a value is asked once."""
+    q, w, s = numbers(3, 8), numbers(4, 8), torch.tensor(0.5)
+
+    def model(q: Any, w: Any, s: Any) -> Any:
+        for _ in range(60):
+            s = s * s + s * 0.5
+        return dequantised(q, s, 0) @ dequantised(w, 0.5, 0).t()
+
+    assert "integer_matmul" in targets(captured(model, q, w, s, constants=(1,)))
+
+
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "padded": ((2, 6, 9, 7), (5, 6, 3, 3), {"padding": 1}),
     "strided": ((1, 6, 9, 7), (4, 6, 3, 2), {"stride": 2, "padding": (1, 0)}),

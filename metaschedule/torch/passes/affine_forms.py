@@ -55,6 +55,10 @@ class Forms:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.known: dict[Value, Form | None] = {}
+        self.tensors: dict[Value, torch.Tensor] = dict(graph.constants)
+        self.fixed: set[Value] = set(graph.constants)  # what depends on constants alone
+        for node in graph.nodes:
+            self.note(node)
 
     def find(self, value: Value) -> Form | None:
         if value not in self.known:
@@ -74,7 +78,18 @@ class Forms:
         """A call behind a node."""
         at = self.graph.nodes.index(node) + 1
         after = self.graph.nodes[at] if at < len(self.graph.nodes) else None
-        return self.graph.call(target, *args, before=after, **kwargs)
+        return self.noted(self.graph.call(target, *args, before=after, **kwargs))
+
+    def note(self, node: Node) -> None:
+        computable = not isinstance(node.target, str) and not node.has_effect
+        if computable and node.reads and self.fixed.issuperset(node.reads):
+            self.fixed.update(node.results)
+
+    def noted(self, value: Value) -> Value:
+        """A value that has been added to the graph."""
+        assert value.node is not None
+        self.note(value.node)
+        return value
 
     def operand(self, node: Node, parameter: Any, rank: int) -> Parameter | None:
         """A parameter of a form: a number, or a value in the rank of the form's numbers."""
@@ -86,17 +101,15 @@ class Forms:
 
     def tensor(self, value: Parameter | None) -> torch.Tensor | None:
         """What a value is known to be already."""
-        if value is None or not isinstance(value, Value):
+        if not isinstance(value, Value) or (value not in self.fixed and value not in self.graph.constants):
             return None
         if value in self.graph.constants:
             return self.graph.constants[value]
-        node = value.node
-        if node is None or isinstance(node.target, str) or node.has_effect or not node.reads:
-            return None
-        inner = {read: self.tensor(read) for read in node.reads}
-        if any(t is None for t in inner.values()):
-            return None
-        return compute_node(node, inner)[value.index]  # pyright: ignore
+        if value not in self.tensors:
+            assert value.node is not None
+            inner = {read: found for read in value.node.reads if (found := self.tensor(read)) is not None}
+            self.tensors.update(zip(value.node.results, compute_node(value.node, inner)))
+        return self.tensors[value]
 
     def is_zero(self, parameter: Parameter | None) -> bool:
         """Whether a zero point is known to be 0 everywhere."""

@@ -176,7 +176,7 @@ class Writer:
         self.forms, self.node = forms, node
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Value:
-        return self.forms.graph.call(target, *args, before=self.node, **kwargs)
+        return self.forms.noted(self.forms.graph.call(target, *args, before=self.node, **kwargs))
 
     def ours(self, name: str, shape: Sequence[int], *args: Any) -> Value:
         return self.call(name, *args, results=[(tuple(shape), "int32")])
