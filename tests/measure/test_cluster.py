@@ -30,6 +30,8 @@ from tests.measure.processes import alive, descendants, eventually
 
 if not is_installed():
     pytest.skip('Ray is not installed: pip install "metaschedule[ray]"', allow_module_level=True)
+if "METASCHEDULE_APART" not in os.environ:
+    pytest.skip("test_cluster_apart.py runs it in a process of its own", allow_module_level=True)
 
 from tests.measure.clusters import TestCluster, running_cluster, wait_until
 
