@@ -38,6 +38,9 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
     # Otherwise 127.0.0.1 becomes the address of the host.
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    os.environ.setdefault(
+        "RAY_ENABLE_AUTO_CONNECT", "0"
+    )  # a late call, after the end, would join any cluster
     os.environ.setdefault("RAY_worker_niceness", "0")  # 15 otherwise: whatever else runs would come first
     import ray
 
