@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,11 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if LONG["long"] else "glance")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups then
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By directory: with pytest 9.2, which has node ids of its own, xdist 3.8 loses groups by marks."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Scheduling(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "measuring" if Path(nodeid.partition("::")[0]).parent.name in MEASURING else nodeid
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(item.path).parent.name in MEASURING:
-            item.add_marker(pytest.mark.xdist_group("measuring"))
     if not config.getoption("--long"):
         skip = pytest.mark.skip(reason="part of the long run: pytest --long")
         for item in items:
