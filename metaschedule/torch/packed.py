@@ -60,7 +60,9 @@ def unpack(model: nn.Module) -> nn.Module:
     """A copy of a model in which dynamically quantised linear layers are open to a compiler.
 
     >>> model = nn.Sequential(nn.Linear(8, 4)).eval()
-    >>> packed = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):  # torch says that it will move to torchao
+    ...     packed = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
     >>> x = torch.randn(2, 8)
     >>> run = torch.compile(unpack(packed), backend="metaschedule")
     >>> with torch.no_grad():

@@ -190,10 +190,11 @@ def test_unknown_options_are_refused() -> None:
 
 def test_the_number_of_threads_is_torchs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="metaschedule")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        check(lambda x: torch.relu(x * 3), torch.randn(64, 64))
+        check(lambda x: torch.relu(x * 3), torch.randn(61, 67))  # no other test has compiled this one
     finally:
         torch.set_num_threads(before)
     assert ":c1" in caplog.text

@@ -81,7 +81,8 @@ def source_along_last(node: Node) -> Value | None:
     """What a view looks at that a node reads which goes along the last dimension alone, if the view keeps
     that."""
     dims = ALONG_LAST[node.target](node) if node.target in ALONG_LAST else None
-    if dims is None or len(node.reads[0].shape) - 1 not in [d % len(node.reads[0].shape) for d in dims]:
+    rank = len(node.reads[0].shape)
+    if dims is None or not rank or rank - 1 not in [d % rank for d in dims]:
         return None
     source = source_of(node.reads[0])
     if len(dims) > 1 or source is None or source.node is None or not source.shape:
