@@ -188,6 +188,8 @@ def test_unknown_options_are_refused() -> None:
 
 
 def test_the_number_of_threads_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from metaschedule.torch.kernels import Compiler
+
     asked: list[int] = []
     compile_all = Compiler.__call__
 
