@@ -81,7 +81,7 @@ def source_along_last(node: Node) -> Value | None:
     """What a view looks at that a node reads which goes along the last dimension alone, if the view keeps
     that."""
     dims = ALONG_LAST[node.target](node) if node.target in ALONG_LAST else None
-    rank = len(node.reads[0].shape)
+    rank = len(node.reads[0].shape) if dims is not None else 0
     if dims is None or not rank or rank - 1 not in [d % rank for d in dims]:
         return None
     source = source_of(node.reads[0])
