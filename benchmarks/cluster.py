@@ -27,7 +27,7 @@ from typing import Any
 import metaschedule as ms
 from metaschedule import __version__
 from metaschedule.ir import Program
-from metaschedule.measure import Measurer, Node, Outcome
+from metaschedule.measure import Measurer, Outcome, WorkerNode
 from metaschedule.measure.build import BuildJob
 from metaschedule.measure.cluster import RayWorkers
 from metaschedule.measure.cluster.connection import import_ray
@@ -71,10 +71,10 @@ class SimulatedRunner:
     async def drop(self, key: str) -> None:
         pass
 
-    async def run(self, version: str, key: str, workload: bytes, reference: bytes, entries: list[bytes],
-                  best: float | None, confirm: bool) -> bytes:  # fmt: skip
+    async def run(self, version: str, key: str, best: float | None, confirm: bool, sizes: list[int],
+                  *pieces: bytes) -> bytes:  # fmt: skip
         outcomes: list[Outcome] = []
-        for _ in entries:
+        for _ in sizes[2:]:  # after the workload and its reference
             wait = self.seconds[self.trials % len(self.seconds)]
             self.trials += 1
             latency = 1e-4 * (1 + self.trials % 7 / 100)
@@ -116,7 +116,9 @@ class SimulatedWorkers(RayWorkers):
         for n in range(self.count):
             actor = actor_class.remote(seconds, target.to_json())
             ray.get(actor.status.remote(), timeout=120)
-            self.runners.add(RemoteRunner(f"node-{n}", actor, Node(f"node-{n}", target, __version__, 100.0)))
+            self.runners.add(
+                RemoteRunner(f"node-{n}", actor, WorkerNode(f"node-{n}", target, __version__, 100.0))
+            )
 
     def _look_for_nodes(self) -> None:
         """None come."""

@@ -38,6 +38,7 @@ __all__ = [
     "database",
     "interpret",
     "ir",
+    "onnx",
     "parse",
     "program",
     "runtime",
@@ -54,13 +55,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from . import torch
+    from . import onnx, torch
 
 
 def __getattr__(name: str) -> Any:
-    """`metaschedule.torch` imports PyTorch, so it is imported when it is asked for."""
-    if name == "torch":
+    """`metaschedule.torch` and `metaschedule.onnx` import PyTorch and ONNX when they are asked for."""
+    if name in ("onnx", "torch"):
         from importlib import import_module
 
-        return import_module("metaschedule.torch")
+        return import_module(f"metaschedule.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

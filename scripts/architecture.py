@@ -65,9 +65,9 @@ def life() -> str:
         "### Program (`ir`)\n",
         code("python", str(program)),
         "### Schedule (`schedule`)\n",
-        "The trace: what was done, with the decision that was drawn. It prints as Python and replays.\n",
+        "The trace: the steps taken, with the decision that was drawn. It prints as Python, and replays.\n",
         code("python", str(sch.trace)),
-        "The program that it makes. 6 rows do not divide 128, so the blocks have a predicate.\n",
+        "The program it makes. 6 does not divide 128, so the blocks have a predicate.\n",
         code("python", body_of(sch.program)),
         *lowering(sch.program),
     ]
@@ -90,7 +90,7 @@ def lowering(program: ms.Program) -> Iterator[str]:
         what = inspect.getdoc(run) or inspect.getdoc(sys.modules[run.__module__]) or ""
         yield f"### {name} (`{path}`)\n\n{what.partition(chr(10) * 2)[0]}\n"
         text = body_of(after)
-        yield "It finds nothing to do here.\n" if text == before else code("python", text)
+        yield "Nothing to do here.\n" if text == before else code("python", text)
         before = text
 
 

@@ -21,11 +21,14 @@ WIDTH = 110
 HEAD = """\
 # Primitives
 
-Each is a method of `Schedule` and an instruction of traces. It preserves what the program computes or raises
-`ScheduleError`, which underlines the place and names the reason. What can be composed of primitives is in
-[`schedule/library`](../metaschedule/schedule/library), as methods of `Schedule` too.
+Every step that a schedule can take. Each is a method of `Schedule` and an instruction of traces. It preserves
+what the program computes, or raises `ScheduleError`, which underlines the place and gives the reason. Steps
+that are composed of these are in [`schedule/library`](../metaschedule/schedule/library); they are methods of
+`Schedule` too.
 
-`scripts/primitives.py` writes this page out of the docstrings; edit those.
+This page is written from the docstrings; edit those, then run `scripts/update docs`.
+
+<!-- written by scripts/primitives.py -->
 """
 
 
@@ -37,7 +40,7 @@ def primitives_page() -> str:
         title = f"## {Path(path).name}\n\n[`{path}`](../{path})"
         parts.append(f"{title}: {summary(sys.modules[family])}\n")
         parts += map(entry, members)
-    return "\n".join(parts)
+    return "\n".join([*parts, "<!-- end -->\n"])
 
 
 def built_in() -> list[type[Primitive]]:

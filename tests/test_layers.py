@@ -14,7 +14,7 @@ ROOT = Path(metaschedule.__file__).parent
 # Each line may import from its own and the lines above. `script` and `verifier` come below `arith`, because
 # the parser infers block signatures and the verifier proves indices out of bounds with it.
 LAYERS = [
-    ["validation"],
+    ["markup", "validation"],
     ["errors", "ir"],
     ["arith"],
     ["affine"],
@@ -23,6 +23,7 @@ LAYERS = [
     ["te"],
     ["workloads"],
     ["target"],
+    ["cache"],
     ["runtime"],
     ["codegen"],
     ["schedule"],
@@ -33,6 +34,7 @@ LAYERS = [
     ["search"],
     ["build"],
     ["torch"],
+    ["onnx"],
     ["report"],
     ["dashboard"],
     ["cli"],

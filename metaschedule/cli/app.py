@@ -15,6 +15,7 @@ from ..measure import MeasureError
 from ..report.contestants import ContestantError
 from ..schedule import TraceError
 from .bench import commands as bench
+from .cache import commands as cache
 from .cluster import commands as cluster
 from .dashboard import dashboard
 from .db import commands as db
@@ -32,7 +33,6 @@ ERRORS = (
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,  # which may hold passwords
     help="Search spaces of tensor programs, and the fast kernels in them.",
 )
@@ -43,6 +43,7 @@ app.command()(doctor)
 app.command()(dashboard)
 app.command()(report)
 app.add_typer(bench, name="bench")
+app.add_typer(cache, name="cache")
 app.add_typer(cluster, name="cluster")
 app.add_typer(db, name="db")
 

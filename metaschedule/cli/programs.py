@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from .. import workloads
 from ..ir import Program
+
+if TYPE_CHECKING:
+    from ..torch.placement import GraphCall
+
+ONNX = ".onnx"
 
 
 def find_program(spec: str, config: int = 0) -> Program:
@@ -45,21 +50,44 @@ class Tasks:
     programs: list[Program]
     weights: list[float]
     threads: int | None = None
+    calls: Sequence[GraphCall] = ()  # of the model that they are of
 
 
 def find_tasks(spec: str, config: int = 0) -> Tasks:
     """What to tune: a program, or those of a model, for which a function in a file gives
     `(model, example_args)`."""
+    if spec.endswith(ONNX):
+        return find_onnx_tasks(spec)
     found = evaluate(spec) if ":" in spec else None
     if not isinstance(found, tuple):
         return Tasks([find_program(spec, config)], [1])
     from torch import get_num_threads  # not at the top: most commands need no torch
 
-    from ..torch.explain import models
+    from ..torch.explain import look
     from ..torch.tasks import tasks
 
-    parts = tasks(models(*found))
-    return Tasks([task.program for task in parts], [task.weight for task in parts], get_num_threads())
+    calls = look(*found)
+    parts = tasks([call.parts for call in calls])
+    return Tasks([task.program for task in parts], [task.weight for task in parts], get_num_threads(), calls)
+
+
+def find_onnx_tasks(path: str) -> Tasks:
+    """The programs of a model in ONNX; sizes that it leaves open are 1."""
+    try:
+        from torch import get_num_threads
+
+        from ..onnx.errors import OnnxError
+        from ..onnx.tuning import fuse_model
+    except ImportError as why:
+        raise typer.BadParameter(f'{why}: pip install "metaschedule[onnx]"') from None
+    from ..torch.tasks import tasks
+
+    try:
+        call = fuse_model(path)
+    except (OnnxError, OSError) as why:
+        raise typer.BadParameter(str(why)) from None
+    parts = tasks([call.parts])
+    return Tasks([task.program for task in parts], [task.weight for task in parts], get_num_threads(), [call])
 
 
 def evaluate(spec: str) -> Any:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Annotated
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .. import workloads
+from ..measure import Workers as Place
 from ..search import Result, tune
 from ..search.display import Display, summary
 from ..search.run import INTERRUPTED as BY_CTRL_C
 from ..search.tune import STRATEGIES
+from ..target import Target
 from .options import (
     PLACE,
     Config,
@@ -26,13 +30,16 @@ from .options import (
     find_workers,
 )
 from .output import INTERRUPTED, progress_console, result_console
-from .programs import find_tasks
+from .programs import ONNX, find_tasks
+
+if TYPE_CHECKING:
+    from ..torch.placement import GraphCall
 
 
 def command(
     programs: Annotated[
         list[str],
-        typer.Argument(help="workloads (GMM, C2D, ...; all), file.py:program or file.py:make_model"),
+        typer.Argument(help="workloads (GMM, ...; all), file.py:program, file.py:make_model or model.onnx"),
     ],
     config: Config = 0,
     trials: Annotated[int | None, typer.Option(min=1, help="candidates to measure per program (64)")] = None,
@@ -64,7 +71,7 @@ def command(
             "models are tuned for torch's threads, programs for all cores: tune them apart"
         )
     work = {
-        program.name: workloads.operations(program if ":" in name else name, config)
+        program.name: workloads.operations(program if ":" in name or name.endswith(ONNX) else name, config)
         for name, tasks in found.items()
         for program in tasks.programs
     }
@@ -79,6 +86,9 @@ def command(
                 threads=threads, progress=display.update, workers=place,
                 label=", ".join(names), details={"peak": display.peak},
             )  # fmt: skip
+            for tasks in found.values():
+                if tasks.calls and db is not None:
+                    choose_in_model(tasks.calls, results, db, machine, place, display)
     if as_json:
         print(json.dumps([as_data(r) for r in results]))
     else:
@@ -92,10 +102,29 @@ def command(
         raise typer.Exit(1)
 
 
+def choose_in_model(
+    calls: Sequence[GraphCall],
+    results: Sequence[Result],
+    db: str,
+    machine: Target,
+    place: Place,
+    display: Display,
+) -> None:
+    """Let a model choose its kernels by what it takes with them."""
+    from .. import database
+    from ..torch.placement import place as choose
+    from ..torch.tasks import can_place, tell_placing
+
+    if can_place(results, place):
+        with database.open(db) as opened:
+            choose(calls, opened, machine, partial(tell_placing, display))
+
+
 def as_data(result: Result) -> dict[str, object]:
     return {
         "program": result.program.name,
         "latency": result.latency,
+        "kind": result.kind,
         "untuned": result.untuned,
         "outcomes": dict(result.outcomes),
         "stopped": result.stopped,

@@ -13,6 +13,7 @@ import numpy as np
 from ..ir import Program
 from ..schedule import Schedule
 from ..target import Target
+from .gpu import predict_gpu
 from .table import PARALLEL, Table
 from .tile import ISSUE, LOOP, TileCosts
 from .traffic import traffic_of
@@ -40,6 +41,8 @@ class Analytical:
         >>> bool(1.9 < one / two < 2.1)
         True
         """
+        if self.target.gpu is not None:
+            return predict_gpu(programs, self.target.gpu).seconds
         table = Table(programs)
         times = Estimate(table, self.target).seconds
         return np.bincount(table.owner, weights=times, minlength=table.count)

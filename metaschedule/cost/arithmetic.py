@@ -23,10 +23,12 @@ OTHER_FUNCTION = 40
 
 
 class Read(NamedTuple):
-    """A load, and how many elements from there on an instruction takes in one lane."""
+    """A load, how many elements from there on an instruction takes in one lane, and whether a condition is
+    tested before it."""
 
     load: ir.Load
     group: int = 1
+    guarded: bool = False
 
 
 @lru_cache(maxsize=1024)  # loop transformations leave the stores of a block alone: candidates share them
@@ -96,6 +98,12 @@ def count_operations(e: ir.Expr, counts: list[float], reads: list[Read]) -> None
         counts[FUNCTION] += FUNCTION_WEIGHT.get(e.name, OTHER_FUNCTION)
     elif isinstance(e, ir.Select):
         counts[SELECT] += 1
+        count_operations(e.cond, counts, reads)
+        chosen: list[Read] = []
+        for x in (e.a, e.b):
+            count_operations(x, counts, chosen)
+        reads += [read._replace(guarded=True) for read in chosen]
+        return
     elif isinstance(e, ir.Cast):
         counts[CAST] += 1
     elif isinstance(e, ir.Unary):

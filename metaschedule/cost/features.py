@@ -16,11 +16,11 @@ from ..ir import Program
 from ..schedule import Schedule
 from ..target import Target
 from .analytical import Estimate
+from .pooling import INNERMOST, log, pool_stores
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table, inward
 
 ACCESSES = 4  # the written one and the reads that touch most
 BOXES = tuple(1 << n for n in range(4, 25, 4))  # iterations
-INNERMOST = 4  # loops described one by one
 
 
 def features(programs: Sequence[Program | Schedule], target: Target) -> np.ndarray:
@@ -39,14 +39,8 @@ def features(programs: Sequence[Program | Schedule], target: Target) -> np.ndarr
 def pool_features(table: Table, estimate: Estimate, target: Target) -> np.ndarray:
     """Features of the programs of a table."""
     stores = store_features(table, estimate, target)
-    seconds = estimate.seconds
-    total = np.bincount(table.owner, weights=seconds, minlength=table.count)
-    average = np.zeros((table.count, stores.shape[1]))
-    np.add.at(average, table.owner, stores * (seconds / np.maximum(total[table.owner], 1e-12))[:, None])
-    heaviest = np.zeros_like(average)
-    order = np.lexsort((seconds, table.owner))  # the last of a program is its heaviest
-    heaviest[table.owner[order]] = stores[order]
-    return np.concatenate([log(total * 1e9)[:, None], average, heaviest], axis=1)
+    total = np.bincount(table.owner, weights=estimate.seconds, minlength=table.count)
+    return pool_stores(stores, estimate.seconds, total, table.owner, table.count)
 
 
 def store_features(t: Table, estimate: Estimate, target: Target) -> np.ndarray:
@@ -99,7 +93,3 @@ def intensity(t: Table) -> np.ndarray:
         count = np.take_along_axis(iterations, level, 1)[:, 0]
         found += [size, count * operations / np.maximum(size, 1)]
     return np.column_stack(found)
-
-
-def log(x: np.ndarray) -> np.ndarray:
-    return np.log2(1 + x)

@@ -17,6 +17,7 @@ from ..schedule import Schedule
 from ..target import Target
 from .analytical import Estimate
 from .features import pool_features
+from .gpu import gpu_features, predict_gpu
 from .table import Table
 
 ROUNDS = 120  # of boosting, with all records of the fit
@@ -65,6 +66,9 @@ class Learned:
 
     def describe(self, programs: Sequence[Program | Schedule]) -> tuple[np.ndarray, np.ndarray]:
         """Features of programs, and the prior's seconds."""
+        if self.target.gpu is not None:
+            found = predict_gpu(programs, self.target.gpu)
+            return gpu_features(found).astype(np.float32), np.maximum(found.seconds, SHORTEST)
         table = Table(programs)
         estimate = Estimate(table, self.target)
         prior = np.bincount(table.owner, weights=estimate.seconds, minlength=table.count)

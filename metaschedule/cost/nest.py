@@ -16,7 +16,7 @@ from ..arith import conjuncts
 from ..codegen.lower.lanes import REDUCTIONS
 from ..codegen.lower.model import kept_loops, resolve_kind, share_copies, spend_copies
 from ..codegen.lower.predicate_padding import predicate_padding
-from ..ir.annotations import SKIP_ZEROS, UNROLL
+from ..ir.annotations import SKIP_ZEROS, STORAGE_ALIGN, UNROLL
 from ..schedule import Schedule
 from ..schedule.state import ROOT, Key, State
 from .arithmetic import store_operations
@@ -36,13 +36,16 @@ class Loop:
 class ElementAccess:
     """An element that a store reads, writes, or both (`updates`): one movement per dimension. `shared` is the
     number of outer loops that surround every use of an intermediate buffer: lowering gives such a buffer room
-    for one iteration of them. `group` neighbours along the last dimension are taken as one element."""
+    for one iteration of them. `group` neighbours along the last dimension are taken as one element. A
+    `guarded` one is read where a condition says so. `aligned` are the notes of `storage_align`."""
 
     buffer: ir.Buffer
     forms: list[Movement]
     updates: bool = False
     shared: int = 0
     group: int = 1
+    guarded: bool = False
+    aligned: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,6 +67,7 @@ class NestedStore:
     guards: list[StoreGuard]
     conditions: list[set[ir.Var]]  # the loops that each other test depends on: `init` in a reduction, ifs
     executed: float  # the share of instances that these let through, as far as it shows
+    root: int = 0  # the statement of the program that it is in: on a GPU, a kernel
 
 
 def nests(program: ir.Program | Schedule) -> list[NestedStore]:
@@ -76,8 +80,15 @@ def nests(program: ir.Program | Schedule) -> list[NestedStore]:
     """
     state = program.state if isinstance(program, Schedule) else State(program)
     walk = _Walk(state)
-    walk.inside((), ROOT)
+    for number, child in enumerate(state.children[ROOT]):
+        known = len(walk.found)
+        walk.stmt(state.nodes[child], child)
+        for nest in walk.found[known:]:
+            nest.root = number
     share_loops(walk.found, set(state.original.params))
+    for nest in walk.found:
+        for access in nest.accesses:
+            access.aligned = walk.aligned.get(access.buffer, ())
     return walk.found
 
 
@@ -90,10 +101,19 @@ def share_loops(found: list[NestedStore], params: set[ir.Buffer]) -> None:
                 loops = common.setdefault(access.buffer, nest.loops)
                 if loops is not nest.loops:
                     common[access.buffer] = loops[: common_prefix(loops, nest.loops)]
-    kept = {b: kept_loops((loop.kind, loop.extent) for loop in loops) for b, loops in common.items()}
+    kept = {b: kept_loops((loop.kind, loop.extent) for loop in own_loops(b, x)) for b, x in common.items()}
     for nest in found:
         for access in nest.accesses:
             access.shared = kept.get(access.buffer, 0)
+
+
+def own_loops(buffer: ir.Buffer, loops: list[Loop]) -> list[Loop]:
+    """Of the loops around all uses of a buffer those whose iterations may have one each: a block of a GPU has
+    shared memory, and its threads do not."""
+    if buffer.scope != "shared":
+        return loops
+    first = (n for n, loop in enumerate(loops) if loop.kind.startswith(("threadIdx", "vthread")))
+    return loops[: next(first, len(loops))]
 
 
 def common_prefix(a: list[Loop], b: list[Loop]) -> int:
@@ -114,6 +134,7 @@ class _Walk:
     guards: list[StoreGuard] = field(default_factory=list)
     conditions: list[set[ir.Var]] = field(default_factory=list)
     executed: float = 1.0
+    aligned: dict[ir.Buffer, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
     forms: Movements = field(init=False)
 
     def __post_init__(self) -> None:
@@ -177,6 +198,9 @@ class _Walk:
             known[it.var] = form = self.forms.of(binding)
             if s.init and it.kind == "reduce":
                 reducing |= {var for var, _, _ in form}
+        for number, axis, factor, offset in STORAGE_ALIGN.get(s) or ():
+            buffer = s.writes[number].buffer
+            self.aligned[buffer] = (*self.aligned.get(buffer, ()), (axis, factor, offset))
         around = self.loops
         if s.init:
             self.serialize_lanes(reducing)  # lanes that start a reduction and continue it do not run together
@@ -222,13 +246,13 @@ class _Walk:
             lanes -= {var for form in written.forms for var, _, _ in form}
             if lanes and (in_tuple or ir.reduction_term(s, REDUCTIONS) is None):
                 self.serialize_lanes(lanes)
-        for load, group in reads:
+        for load, group, guarded in reads:
             forms = [of(i) for i in load.indices]
             if group > 1:
                 forms[-1] = part(forms[-1], group, INFINITE)
             same = next((a for a in accesses if a.buffer is load.buffer and a.forms == forms), None)
             if same is None:
-                accesses.append(ElementAccess(load.buffer, forms, group=group))
+                accesses.append(ElementAccess(load.buffer, forms, group=group, guarded=guarded))
             elif same is written:
                 written.updates = True
         guards, conditions = list(self.guards), list(self.conditions)

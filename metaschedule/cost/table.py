@@ -36,6 +36,7 @@ class StoreRow:
     extents: list[int]
     kinds: list[int]
     fused: list[bool]  # a digit of a loop that has several
+    digits: list[tuple[Loop, int]]  # the loop of each, and where in it the digit begins
     shared: int
     private: list[int]  # for each access, the outer loops that every use of its buffer is in
     entries: list[tuple[int, int, int, int]]
@@ -51,6 +52,7 @@ def rows_of(found: list[NestedStore]) -> list[StoreRow]:
         cuts = cuts_of(nest)
         total = len(nest.loops) + sum(len(found) - 2 for found in cuts.values())
         extents, kinds, fused, entries = [], [], [], []
+        digits: list[tuple[Loop, int]] = []
         starts: list[int] = []
         place: dict[
             Var, list[tuple[int, int]]
@@ -64,6 +66,7 @@ def rows_of(found: list[NestedStore]) -> list[StoreRow]:
                 extents.append(-(-high // low))
                 kinds.append(KIND.get(loop.kind, SERIAL))
                 fused.append(len(bounds) > 2)
+                digits.append((loop, low))
         for a, access in enumerate(nest.accesses):
             outer = {loop.var for loop in nest.loops[: access.shared]}
             for d, form in enumerate(access.forms, -len(access.forms)):
@@ -75,7 +78,9 @@ def rows_of(found: list[NestedStore]) -> list[StoreRow]:
         starts.append(total)
         private = [starts[access.shared] for access in nest.accesses]
         rows.append(
-            StoreRow(nest, extents, kinds, fused, starts[shared], private, entries, effect_of_guards(nest))
+            StoreRow(
+                nest, extents, kinds, fused, digits, starts[shared], private, entries, effect_of_guards(nest)
+            )
         )
     return rows
 
@@ -106,6 +111,7 @@ class Table:
         most = max((len(row.nest.accesses) for row in rows), default=1)
         ranks = [len(a.buffer.shape) for row in rows for a in row.nest.accesses]
         box = (stores, most, max(ranks, default=1) or 1)
+        self.rows_of_stores = rows
         self.count, self.owner = len(programs), np.array(owner, dtype=int)
         self.extent = np.ones((stores, loops))
         self.kind = np.zeros((stores, loops), dtype=np.int8)
@@ -162,6 +168,7 @@ class Table:
         self.elements = width.prod(axis=2)
         # The box of an intermediate buffer is its storage.
         shape = np.where(self.local[..., None], width[..., 0], self.shape)
+        self.local_shape = shape
         inner = np.concatenate([np.ones_like(shape[..., :1]), shape[..., :0:-1]], axis=-1)
         strides = np.cumprod(inner, axis=-1)[..., ::-1]
         packed = np.ones_like(strides, dtype=bool)  # a row begins where the one before ends

@@ -1,7 +1,19 @@
 """Tuning records: what was tried on which program and target, and how it went."""
 
 from .database import Database, Summary, open
-from .record import Record, TuningRun, Workload
+from .record import PREDICTED, Choice, Record, TuningRun, Workload, predicted_key
 from .schema import Counts, DatabaseError
 
-__all__ = ["Counts", "Database", "DatabaseError", "Record", "Summary", "TuningRun", "Workload", "open"]
+__all__ = [
+    "PREDICTED",
+    "Choice",
+    "Counts",
+    "Database",
+    "DatabaseError",
+    "Record",
+    "Summary",
+    "TuningRun",
+    "Workload",
+    "open",
+    "predicted_key",
+]

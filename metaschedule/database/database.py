@@ -17,8 +17,19 @@ from ..target import Target
 from ..validation import Count, Positive, check_arguments
 from . import lines
 from .postgres import SCHEMES, Postgres, is_address
-from .record import Record, TuningRun, Workload, key_of, workload_of
-from .schema import COLUMNS, LATER_COLUMNS, RANK, RUN_COLUMNS, WORKING, Counts, DatabaseError, Rows, Store
+from .record import Choice, Record, TuningRun, Workload, key_of, workload_of
+from .schema import (
+    CHOICE_COLUMNS,
+    COLUMNS,
+    LATER_COLUMNS,
+    RANK,
+    RUN_COLUMNS,
+    WORKING,
+    Counts,
+    DatabaseError,
+    Rows,
+    Store,
+)  # fmt: skip
 from .sqlite import SQLite
 
 PAGE = 5_000  # records that are read at once, where all are wanted one after the other
@@ -107,6 +118,11 @@ class Database:
         return self._insert([], list(records), [] if run is None else [run])
 
     @check_arguments
+    def choose(self, choices: Iterable[Choice]) -> None:
+        """Store by which kernels a model runs its programs; what was chosen before is forgotten."""
+        self._insert([], [], choices=list(choices))
+
+    @check_arguments
     def merge(self, other: str | os.PathLike[str] | Database) -> Counts:
         """Add what another database has and this one lacks. If that is interrupted, do it again: nothing is
         added twice."""
@@ -117,7 +133,7 @@ class Database:
             for records in source._pages():
                 here, there = self._insert(source.workloads(), records)  # which are then all there
                 added, present = added + here, present + there
-            self._insert(source.workloads(), [], runs)
+            self._insert(source.workloads(), [], runs, source.choices())
         finally:
             if source is not other:
                 source.close()
@@ -131,8 +147,9 @@ class Database:
 
     @check_arguments
     def prune(self, keep: Positive = 16) -> int:
-        """Delete all but the records of the fastest candidates, `keep` for each program and target; returns
-        how many. Tuning then goes on from those: it no longer knows what else was tried."""
+        """Delete all but the records of the fastest candidates, `keep` for each program and target, and of
+        those that models have chosen; returns how many. Tuning then goes on from those: it no longer knows
+        what else was tried."""
         schema = self.store.schema
         # rank of a record; of a candidate: its best record's; place of that among the candidates
         kept = f"""
@@ -146,15 +163,23 @@ class Database:
                     ) AS ranked
                 ) AS candidates
             ) AS placed WHERE place <= :keep"""
+        unchosen = f"uid NOT IN (SELECT record FROM {schema}choices)"
         unused = f"""DELETE FROM {schema}sketches WHERE NOT EXISTS (
             SELECT 1 FROM {schema}records WHERE sketch = {schema}sketches.hash)"""
         deleted, _ = self.store.delete(
-            [(f"DELETE FROM {schema}records WHERE id NOT IN ({kept})", {"keep": keep}), (unused, {})]
+            [
+                (f"DELETE FROM {schema}records WHERE id NOT IN ({kept}) AND {unchosen}", {"keep": keep}),
+                (unused, {}),
+            ]
         )
         return deleted
 
     def _insert(
-        self, workloads: Iterable[Workload], records: Sequence[Record], runs: Sequence[TuningRun] = ()
+        self,
+        workloads: Iterable[Workload],
+        records: Sequence[Record],
+        runs: Sequence[TuningRun] = (),
+        choices: Sequence[Choice] = (),
     ) -> Counts:
         hashes: dict[str | None, str] = {
             text: digest(text) for text in {r.sketch for r in records} if text is not None
@@ -165,7 +190,8 @@ class Database:
             {**columns(run), "seconds": json.dumps(run.seconds), "details": json.dumps(run.details)}
             for run in runs
         ]
-        return self.store.insert(Rows(list(workloads), sketches, rows, infos))
+        chosen = [{**columns(choice), "seconds": json.dumps(dict(choice.seconds))} for choice in choices]
+        return self.store.insert(Rows(list(workloads), sketches, rows, infos, chosen))
 
     # --- reading ---
 
@@ -275,6 +301,32 @@ class Database:
         except (ValueError, TypeError) as error:
             raise DatabaseError(f"{self.name}: a run is damaged: {error}") from error
 
+    @check_arguments
+    def choices(self, target: Target | str | None = None, model: str | None = None) -> list[Choice]:
+        """By which kernels models run their programs, the oldest first."""
+        where, values = condition(None, target, model=model)
+        return self._choices(where, values, "created, workload, model")
+
+    @check_arguments
+    def choice(self, program: Program | str, target: Target | str, model: str = "") -> Choice | None:
+        """What a model runs a program by; what was last found for another, if nothing is known of this."""
+        where, values = condition(program, target)
+        order = "(r.model = :model) DESC, created DESC, r.model"
+        return next(iter(self._choices(where, values | {"model": model}, order, 1)), None)
+
+    def _choices(
+        self, where: str, values: dict[str, Any], order: str, limit: int | None = None
+    ) -> list[Choice]:
+        if "choices" in self.store.missing:
+            return []
+        query = f"""SELECT {", ".join(CHOICE_COLUMNS)} FROM {self.store.schema}choices AS r
+            WHERE {where} ORDER BY {order} {PAGING}"""
+        found = [dict(zip(CHOICE_COLUMNS, row)) for row in self.store.rows(query, values | paging(limit, 0))]
+        try:
+            return [Choice(**row | {"seconds": json.loads(row["seconds"])}) for row in found]
+        except (ValueError, TypeError) as error:
+            raise DatabaseError(f"{self.name}: a choice is damaged: {error}") from error
+
     def run_counts(self) -> dict[str, int]:
         """How many trials each run has recorded; leaders that were measured again do not count."""
         query = f"SELECT run, count(*) FROM {self.store.schema}records WHERE NOT confirmed GROUP BY run"
@@ -351,7 +403,7 @@ def batches(values: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
         yield ", ".join(f":{name}" for name in named), named
 
 
-def columns(row: Record | TuningRun) -> dict[str, Any]:
+def columns(row: Record | TuningRun | Choice) -> dict[str, Any]:
     return {f.name: getattr(row, f.name) for f in fields(row)}
 
 

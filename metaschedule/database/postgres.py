@@ -22,7 +22,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from ..validation import redact
-from .schema import COLUMNS, OBJECTS, RUN_COLUMNS, VERSION, Counts, DatabaseError, Rows, check_version
+from .schema import (
+    CHOICE_COLUMNS,
+    COLUMNS,
+    OBJECTS,
+    RUN_COLUMNS,
+    VERSION,
+    Counts,
+    DatabaseError,
+    Rows,
+    check_version,
+)  # fmt: skip
 from .schema import missing_objects as missing_from
 
 if TYPE_CHECKING:
@@ -285,11 +295,14 @@ def insertion(table: str, columns: Sequence[str], conflict: str) -> str:
 
 UPDATES = ", ".join(f"{c} = excluded.{c}" for c in RUN_COLUMNS)
 IF_LATER = f"(uid) DO UPDATE SET {UPDATES} WHERE excluded.updated >= runs.updated"
+IF_NEWER = f"""(workload, target, model) DO UPDATE SET
+    {", ".join(f"{c} = excluded.{c}" for c in CHOICE_COLUMNS)} WHERE excluded.created >= choices.created"""
 INSERT = f"""
 WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock({LOCK})),
 new_workloads AS ({insertion("workloads", ("hash", "name", "script"), "DO NOTHING")}),
 new_sketches AS ({insertion("sketches", ("hash", "text"), "DO NOTHING")}),
 new_runs AS ({insertion("runs", RUN_COLUMNS, IF_LATER)}),
+new_choices AS ({insertion("choices", CHOICE_COLUMNS, IF_NEWER)}),
 new_records AS ({insertion("records", COLUMNS, "(uid) DO NOTHING")} RETURNING 1)
 SELECT count(*) FROM new_records
 """
@@ -302,6 +315,7 @@ def arrays(rows: Rows) -> dict[str, list[Any]]:
     tables: list[tuple[str, Sequence[str], Any]] = [
         ("workloads", ("hash", "name", "script"), workloads), ("sketches", ("hash", "text"), sketches),
         ("runs", RUN_COLUMNS, rows.runs), ("records", COLUMNS, rows.records),
+        ("choices", CHOICE_COLUMNS, rows.choices),
     ]  # fmt: skip
     return {
         f"{table}_{column}": [encode(row[column]) for row in entries]

@@ -15,7 +15,7 @@ from .. import __version__
 from ..ir import Program, structural_hash
 from ..schedule import Trace, TraceError
 from ..target import Target
-from ..validation import convert, converters
+from ..validation import check_arguments, convert, converters
 
 
 class Workload(NamedTuple):
@@ -24,6 +24,22 @@ class Workload(NamedTuple):
     hash: str
     name: str
     script: str
+
+
+PREDICTED = (
+    "predicted:"  # before the target's key where no device measured: such records are apart from others
+)
+
+
+@check_arguments
+def predicted_key(target: Target | str) -> str:
+    """The key of records whose latency a model predicts. Whoever asks for those of the target gets none of
+    them.
+
+    >>> predicted_key("cuda:sm_86:NVIDIA RTX A4000:m48")
+    'predicted:cuda:sm_86:NVIDIA RTX A4000:m48'
+    """
+    return PREDICTED + key_of(target)
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,11 @@ class Record:
             raise ValueError("sketch and decisions are one trace: give both or neither")
 
     @property
+    def kind(self) -> str:
+        """Where the latency comes from: "measured", or "predicted" by a model."""
+        return "predicted" if self.target.startswith(PREDICTED) else "measured"
+
+    @property
     def reliable(self) -> bool:
         """Whether the latency was measured while nothing else ran; otherwise it is an upper bound."""
         return self.disturbed < 1
@@ -133,6 +154,30 @@ class TuningRun:
     def __post_init__(self) -> None:
         for name, check in converters(TuningRun).items():
             object.__setattr__(self, name, convert(check, getattr(self, name), "TuningRun", name))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """By which kernel a model runs a program, by what the model takes with it: the one of a `record`, the
+    "untuned" default, or "eager", torch's own. `seconds` is what all calls of the program took in a call of
+    the model, by each that was tried."""
+
+    workload: str  # structural hash
+    target: str  # Target.key
+    model: str  # hash of all programs of the model
+    how: str  # "record", "untuned", "eager"
+    record: str = ""  # uid
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    created: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        for name, check in converters(Choice).items():
+            object.__setattr__(self, name, convert(check, getattr(self, name), "Choice", name))
+        if self.how not in WAYS or (self.how == "record") != bool(self.record):
+            raise ValueError(f"a choice is {', '.join(WAYS)}, a record with its uid; got {self.how!r}")
+
+
+WAYS = ("record", "untuned", "eager")
 
 
 def split(trace: Trace) -> tuple[str, str]:

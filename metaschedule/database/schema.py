@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
-from .record import Record, TuningRun
+from .record import Choice, Record, TuningRun
 
 VERSION = 1
 COLUMNS = [f.name for f in fields(Record)]
 RUN_COLUMNS = [f.name for f in fields(TuningRun)]
+CHOICE_COLUMNS = [f.name for f in fields(Choice)]
 
 # {schema} is a prefix of tables, {id} a column that counts up and is never used twice, {order} one more of
 # it where rows do not have a number anyway.
@@ -63,6 +64,15 @@ OBJECTS = {
         stopped TEXT,
         machine TEXT NOT NULL,
         details TEXT NOT NULL)""",
+    "choices": """CREATE TABLE {schema}choices (
+        workload TEXT NOT NULL REFERENCES {schema}workloads,
+        target TEXT NOT NULL,
+        model TEXT NOT NULL,
+        how TEXT NOT NULL,
+        record TEXT NOT NULL,
+        seconds TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (workload, target, model))""",
     "records_of_workload": "CREATE INDEX records_of_workload ON {schema}records (workload)",
     "records_of_run": "CREATE INDEX records_of_run ON {schema}records (run)",
     # the order of RANK; the best of 100,000 records is the first entry
@@ -94,13 +104,14 @@ class Counts(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What is stored together: all of it or nothing. Sketches are (hash, text); records and runs are by
-    column, and refer to sketches by hash."""
+    """What is stored together: all of it or nothing. Sketches are (hash, text); records, runs and choices are
+    by column, and refer to sketches by hash."""
 
     workloads: list[tuple[str, str, str]] = []
     sketches: list[tuple[str, str]] = []
     records: list[dict[str, Any]] = []
     runs: list[dict[str, Any]] = []
+    choices: list[dict[str, Any]] = []
 
 
 class Store(Protocol):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .schema import (
+    CHOICE_COLUMNS,
     COLUMNS,
     OBJECTS,
     RUN_COLUMNS,
@@ -30,6 +31,9 @@ from .schema import (
 APPLICATION = 0x4D455441  # SQLite's application_id: "META"
 PATIENCE = 60.0  # seconds to wait for other writers
 LOOKS = 3  # at a file, before it is refused
+MOST_CHECKED = (
+    32 << 20
+)  # bytes that are read when a file is opened; damage in larger ones shows when it is met
 DIALECT = {"schema": "", "id": "id INTEGER PRIMARY KEY AUTOINCREMENT", "order": "", "by_hash": ""}
 
 
@@ -40,6 +44,8 @@ def insertion(table: str, columns: list[str]) -> str:
 ADD_RECORD = f"{insertion('records', COLUMNS)} ON CONFLICT (uid) DO NOTHING"
 ADD_RUN = f"""{insertion("runs", RUN_COLUMNS)} ON CONFLICT (uid) DO UPDATE SET
 {", ".join(f"{c} = excluded.{c}" for c in RUN_COLUMNS)} WHERE excluded.updated >= runs.updated"""
+ADD_CHOICE = f"""{insertion("choices", CHOICE_COLUMNS)} ON CONFLICT (workload, target, model) DO UPDATE SET
+{", ".join(f"{c} = excluded.{c}" for c in CHOICE_COLUMNS)} WHERE excluded.created >= choices.created"""
 
 MEANING = {
     sqlite3.SQLITE_BUSY: f"other processes kept it locked for {PATIENCE:.0f} s; try again when they are done",
@@ -122,6 +128,8 @@ def look(path: Path) -> bool:
         if application != APPLICATION:
             raise DatabaseError(f"{path}: a database of another application; choose another file")
         check_version(str(path), version)
+        if path.stat().st_size > MOST_CHECKED:
+            return True
         (fault,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if fault != "ok":
             raise DatabaseError(f"{path}: {MEANING[sqlite3.SQLITE_CORRUPT]} ({fault})")
@@ -200,6 +208,8 @@ class SQLite:
             added = sum(execute(ADD_RECORD, record).rowcount for record in rows.records)
             for run in rows.runs:
                 execute(ADD_RUN, run)
+            for choice in rows.choices:
+                execute(ADD_CHOICE, choice)
         return Counts(added, len(rows.records) - added)
 
     def delete(self, statements: Iterable[tuple[str, dict[str, Any]]]) -> list[int]:

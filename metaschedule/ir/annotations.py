@@ -5,7 +5,7 @@ An annotation never changes what a program computes, only how it is scheduled, l
 >>> UNROLL.key, UNROLL.problem("many")
 ('unroll', 'is an int, got str')
 >>> sorted(ANNOTATIONS)[:3]
-['loop_kinds', 'module', 'one_tail']
+['double_buffer', 'loop_kinds', 'module']
 """
 
 from __future__ import annotations
@@ -64,6 +64,11 @@ ONE_TAIL: Annotation[bool | int] = Annotation(
     "one_tail", (bool, int), "loop", "UnrollTransforms", "lowering (`codegen/lower/loop_versioning.py`)",
     "the body has two versions, however many guards: full tiles, and all others with tests",
 )  # fmt: skip
+SIZED: Annotation[bool] = Annotation(
+    "sized", (bool,), "loop", "kernels for any size (`codegen/template.py`)",
+    "lowering (`codegen/lower/scope.py`, `loop_versioning.py`)",
+    "the extent is one of many: nothing is concluded from it",
+)  # fmt: skip
 STORAGE_ALIGN: Annotation[tuple[tuple[int, int, int, int], ...]] = Annotation(
     "storage_align", (tuple,), "block; program, once it is flat", "storage_align",
     "lowering (`codegen/lower/compact.py`)",
@@ -96,12 +101,16 @@ TENSORIZE: Annotation[str] = Annotation(
     "RewriteTensorize, which takes it away",
     "the intrinsic that the block's body is to become",
 )  # fmt: skip
+DOUBLE_BUFFER: Annotation[bool | int] = Annotation(
+    "double_buffer", (bool, int), "loop", "GpuTiling, people", "lowering (`codegen/gpu/pipeline.py`)",
+    "what the loop fetches into shared memory is fetched an iteration ahead, into another half",
+)  # fmt: skip
 
 ANNOTATIONS: dict[str, Annotation[Any]] = {
     a.key: a
     for a in (
-        UNROLL, SKIP_ZEROS, ONE_TAIL, STORAGE_ALIGN, ROUNDING, CLAIMED, TILED, LOOP_KINDS, SCHEDULE_RULE,
-        TENSORIZE,
+        UNROLL, SKIP_ZEROS, ONE_TAIL, SIZED, STORAGE_ALIGN, ROUNDING, CLAIMED, TILED, LOOP_KINDS,
+        SCHEDULE_RULE, TENSORIZE, DOUBLE_BUFFER,
     )
 }  # fmt: skip
 

@@ -431,10 +431,12 @@ def call(name: str, *args: Operand) -> Expr:
 
 
 def minimum(a: Operand, b: Operand) -> Expr:
+    """The smaller of two values; NaN if one of them is."""
     return binary("min", a, b)
 
 
 def maximum(a: Operand, b: Operand) -> Expr:
+    """The larger of two values; NaN if one of them is."""
     return binary("max", a, b)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..markup import html
 from .buffer import Buffer
 from .stmt import NO_ANNOTATIONS, Annotations, Body
 
@@ -35,3 +36,7 @@ class Program:
             return ", ".join(f"{b.name}: {b.dtype}{list(b.shape)}" for b in buffers)
 
         return f"<Program {self.name}({spec(self.inputs)}) -> {spec(self.outputs)}>"
+
+    def _repr_html_(self) -> str:
+        """The script, coloured, for notebooks."""
+        return html.view(html.script(str(self)))

@@ -4,7 +4,8 @@ from .local import LocalWorkers
 from .measurer import Measurer
 from .named import open_workers
 from .outcome import KINDS, Limits, MeasureError, Outcome, WorkersError
-from .workers import Node, Workers
+from .predicted import Predictor, missing_device
+from .workers import WorkerNode, Workers
 
 __all__ = [
     "KINDS",
@@ -12,9 +13,11 @@ __all__ = [
     "LocalWorkers",
     "MeasureError",
     "Measurer",
-    "Node",
     "Outcome",
+    "Predictor",
+    "WorkerNode",
     "Workers",
     "WorkersError",
+    "missing_device",
     "open_workers",
 ]

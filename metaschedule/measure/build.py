@@ -9,18 +9,21 @@ LLVM text.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from threading import Event
 
 from ..errors import ScheduleError, ScriptError, VerifyError
 from ..ir import Program
 from ..runtime import CompileError, Kernel
+from ..runtime.gpu import DeviceProgram
 from ..schedule import Trace
 from ..script import parse
 from ..space.untuned import schedule_untuned
 from ..target import Target
 from .frames import Frame, Header
+from .kernel_cache import find_stages, keep_stages, kernel_key
 from .local import LocalWorkers
 from .outcome import Limits, MeasureError, one_line
 from .pool import Job
@@ -58,8 +61,16 @@ class BuildJob:
     def lowered_request(self, target: Target, bounds: str = "checked", text: bool = False) -> Frame:
         """The same with LLVM text, for which a builder need not know the program's instructions."""
         stages = self.lower(target, bounds)
-        sizes, texts = join([stage.kernel.llvm.encode() for stage in stages])
+        sizes, texts = join([stage.llvm.encode() for stage in stages])
         return {"stages": [stage.to_json() for stage in stages], "sizes": sizes, "text": text}, texts
+
+    def expected_cost(self) -> float:
+        """How long it takes to build, in no unit: jobs that take longest are begun first, so that none of
+        them is alone at the end."""
+        program = self.program
+        if isinstance(program, Kernel):
+            return float(len(program.llvm))
+        return float(len(str(program)))
 
     def lower(self, target: Target, bounds: str = "checked") -> list[KernelStage]:
         if isinstance(self.program, Kernel) or self.how == AS_WRITTEN:
@@ -90,7 +101,7 @@ def answer(header: Header, payload: bytes) -> Frame:
     sizes, code = join([stage.code for stage in stages])
     reply: Header = {"kind": "ok", "stages": [stage.to_json() for stage in stages], "sizes": sizes}
     if header["text"]:
-        reply |= {"llvm": [s.kernel.llvm for s in stages], "scripts": [s.script for s in stages]}
+        reply |= {"llvm": [s.llvm for s in stages], "scripts": [s.script for s in stages]}
     return reply, code
 
 
@@ -100,7 +111,7 @@ def read_request(header: Header, payload: bytes) -> list[KernelStage]:
         texts = cut(header["sizes"], payload)
         stages = map(KernelStage.from_json, header["stages"])
         return [
-            replace(stage, kernel=replace(stage.kernel, llvm=text.decode()))
+            replace(stage, kernel=with_llvm(stage.kernel, text.decode()))
             for stage, text in zip(stages, texts, strict=True)
         ]
     how = header["how"]
@@ -119,18 +130,52 @@ def stages_of(reply: Header, code: bytes) -> list[KernelStage]:
     if "llvm" not in reply:
         return stages
     return [
-        replace(stage, kernel=replace(stage.kernel, llvm=llvm), script=script)
+        replace(stage, kernel=with_llvm(stage.kernel, llvm), script=script)
         for stage, llvm, script in zip(stages, reply["llvm"], reply["scripts"], strict=True)
     ]
 
 
+def with_llvm(kernel: Kernel | DeviceProgram, llvm: str) -> Kernel | DeviceProgram:
+    return replace(kernel, llvm=llvm) if isinstance(kernel, Kernel) else kernel
+
+
+class Cancelled(Exception):
+    """Nobody waits any more for what was being built."""
+
+
 def build_all(
-    jobs: Sequence[BuildJob], target: Target, bounds: str = "checked", workers: Workers | None = None
+    jobs: Sequence[BuildJob],
+    target: Target,
+    bounds: str = "checked",
+    workers: Workers | None = None,
+    stop: Event | None = None,
 ) -> list[list[KernelStage]]:
-    """The stages of each program with their code; several programs in worker processes, at once. What a
-    worker fails at is done here, so that errors are the caller's. `bounds` is that of `codegen.generate`."""
-    done = build_in_workers(jobs, target, bounds, workers) if len(jobs) > FEW else {}
-    return [done[n] if n in done else build_here(job, target, bounds) for n, job in enumerate(jobs)]
+    """The stages of each program with their code: from the cache, or compiled, several in worker processes at
+    once. What a worker fails at is done here, so that errors are the caller's. `bounds` is that of
+    `codegen.generate`. Once `stop` is set, what is not begun is not done, and `Cancelled` is raised."""
+    keys = [kernel_key(job.program, job.how, bounds) for job in jobs]
+    done = {n: found for n, key in enumerate(keys) if (found := find_stages(key, target)) is not None}
+    missing = sorted([n for n in range(len(jobs)) if n not in done], key=lambda n: -jobs[n].expected_cost())
+    with closing(build_missing({n: jobs[n] for n in missing}, target, bounds, workers)) as built:
+        for n, stages in built:
+            keep_stages(keys[n], target, stages)
+            done[n] = stages
+            if stop is not None and stop.is_set() and len(done) < len(jobs):
+                raise Cancelled
+    return [done[n] for n in range(len(jobs))]
+
+
+def build_missing(
+    jobs: Mapping[int, BuildJob], target: Target, bounds: str, workers: Workers | None
+) -> Generator[tuple[int, list[KernelStage]], None, None]:
+    left = dict(jobs)
+    if len(jobs) > FEW:
+        with closing(build_in_workers(jobs, target, bounds, workers)) as built:
+            for n, stages in built:
+                del left[n]
+                yield n, stages
+    for n, job in left.items():
+        yield n, build_here(job, target, bounds)
 
 
 def build_here(job: BuildJob, target: Target, bounds: str = "checked") -> list[KernelStage]:
@@ -138,13 +183,13 @@ def build_here(job: BuildJob, target: Target, bounds: str = "checked") -> list[K
 
 
 def build_in_workers(
-    jobs: Sequence[BuildJob], target: Target, bounds: str, workers: Workers | None = None
-) -> dict[int, list[KernelStage]]:
-    """What workers make of the jobs, by number; without those that they fail at."""
-    done: dict[int, list[KernelStage]] = {}
+    jobs: Mapping[int, BuildJob], target: Target, bounds: str, workers: Workers | None = None
+) -> Generator[tuple[int, list[KernelStage]], None, None]:
+    """What workers make of the jobs, by number, as it comes; without those that they fail at. They are begun
+    in the order of the jobs."""
 
     def requests() -> Iterator[Job]:
-        for n, job in enumerate(jobs):
+        for n, job in jobs.items():
             yield Job(n, SECONDS, *job.request(target, bounds, text=True))
 
     with ExitStack() as stack:
@@ -153,11 +198,10 @@ def build_in_workers(
         try:
             for job, (reply, code) in workers.build(requests(), Limits().memory):
                 if reply["kind"] == "ok":
-                    done[job.key] = stages_of(reply, code)
+                    yield job.key, stages_of(reply, code)
                 else:
                     program = jobs[job.key].program
                     name = program.name if isinstance(program, Program) else program.entry
                     log.info("%s: %s in a worker: %s", name, reply["kind"], reply["detail"])
         except MeasureError as error:
             log.warning("compiling without worker processes: %s", error)
-    return done

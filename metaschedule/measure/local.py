@@ -11,7 +11,7 @@ from ..target import Target, resolve
 from .frames import Frame
 from .pool import Job, Pool
 from .runner import LocalRunner
-from .workers import Node
+from .workers import WorkerNode
 from .workload import Workload
 
 IN_FLIGHT = 2  # per builder: one compiles while the next is on its way
@@ -31,8 +31,8 @@ class LocalWorkers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def nodes(self) -> list[Node]:
-        return [Node("this machine", resolve("native"), __version__)]
+    def nodes(self) -> list[WorkerNode]:
+        return [WorkerNode("this machine", resolve("native"), __version__)]
 
     def resolve(self, target: Target | str) -> Target:
         return resolve(target)

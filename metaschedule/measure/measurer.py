@@ -18,7 +18,7 @@ from .local import LocalWorkers
 from .numerics import amplification, exact_magnitude, tolerance
 from .outcome import Limits, Outcome, one_line
 from .pool import Job
-from .workers import Listener, Runner, Workers
+from .workers import CandidateRunner, Listener, Workers
 from .workload import Built, Workload
 
 KEPT = 16  # of the fastest candidates, the code: they are measured again
@@ -57,7 +57,7 @@ class Measurer:
         self._is_given = inputs is not None
         self._target = self._workers.resolve(target)
         workload = Workload(program, self._target, limits, threads, seed, inputs)
-        self._runner: Runner = self._workers.open(workload)
+        self._runner: CandidateRunner = self._workers.open(workload)
         self._has_reference = False
         self._kept: list[tuple[float, Candidate, Built]] = []
         self._listener: Listener | None = None

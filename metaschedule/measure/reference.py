@@ -9,7 +9,7 @@ from ..errors import ScheduleError
 from ..ir import Block, Program, as_int, blocks
 from ..runtime import Kernel
 from ..schedule import LoopRV, Schedule
-from ..target import Target
+from ..target import Target, native
 from .numerics import MANY
 
 MOST_PARTS = 1 << 24  # elements
@@ -35,7 +35,7 @@ def reference_kernel(program: Program, target: Target) -> Kernel:
                 sum_in_parts(sch, block, terms)
         except ScheduleError:
             continue  # it takes longer, that is all
-    return generate(sch.program, target, fma=False)
+    return generate(sch.program, target if target.gpu is None else native(), fma=False)
 
 
 def sum_in_parts(sch: Schedule, block: Block, terms: list[LoopRV]) -> None:

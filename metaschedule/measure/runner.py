@@ -18,6 +18,7 @@ from ..target.detect import cores as given_cores
 from .arena import Arena
 from .calibration import calibration_kernel
 from .cold import cold_inputs
+from .device import host_of
 from .inputs import arrays
 from .machine import Machine, count
 from .numerics import exact_magnitude
@@ -43,14 +44,15 @@ class LocalRunner:
 
     def __init__(self, workload: Workload) -> None:
         self._workload, program, target = workload, workload.program, workload.target
-        if missing := missing_features(target):
+        host = host_of(target)
+        if missing := missing_features(host):
             raise ValueError(f"only this machine can be measured, and it lacks {', '.join(missing)}")
         self._inputs = tuple(ArgSpec.of(b) for b in program.inputs)
         self._outputs = tuple(ArgSpec.of(b) for b in program.outputs)
         # Three parts: inputs, where a candidate writes its outputs, and the expected ones.
         self._arena = Arena([*self._inputs, *self._outputs, *self._outputs])
         available = sorted(os.sched_getaffinity(0))[: given_cores()]
-        wanted = workload.threads or target.cores
+        wanted = workload.threads or host.cores
         # The first ones are cores of their own: Linux counts the second threads of cores last.
         cores = available[:wanted]
         self.constraint = ""
@@ -62,12 +64,13 @@ class LocalRunner:
         setup = {
             "memory": workload.limits.memory,
             "cores": cores,
-            "calibration": calibration_kernel(target, len(cores)).to_json(),
+            "calibration": calibration_kernel(host, len(cores)).to_json(),
             "inputs": [asdict(spec) for spec in self._inputs],
             "outputs": [asdict(spec) for spec in self._outputs],
             "arena": self._arena.fd,
-            "cold": cold_inputs(program, target),
-            "cache": target.l3,
+            "cold": cold_inputs(program, host) if target.gpu is None else [],
+            "cache": host.l3,
+            "gpu": target.gpu is not None,
         }
         self._pool = Pool("run", 1, 1, setup, (self._arena.fd,))
         self._pool.start()

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..codegen import generate, split_constants
+from ..codegen.gpu import generate_device_program
 from ..ir import Program
 from ..runtime import Kernel, compile_object
+from ..runtime.gpu import DeviceProgram
 from ..target import Target
 
 
@@ -21,20 +23,37 @@ class KernelStage:
     other inputs are what the stage before it gives. `code` is its object code, once it is compiled, and
     `script` the text of the program that became it, where that is known."""
 
-    kernel: Kernel
+    kernel: Kernel | DeviceProgram
     takes: tuple[int, ...]
     code: bytes = b""
     script: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Without the LLVM text, the code and the script: who runs it is sent the code beside it."""
+        if isinstance(self.kernel, DeviceProgram):
+            return {"device": self.kernel.to_json(), "takes": self.takes}
         return {"kernel": replace(self.kernel, llvm="").to_json(), "takes": self.takes}
 
     @staticmethod
     def from_json(data: dict[str, Any], code: bytes = b"") -> KernelStage:
-        return KernelStage(Kernel.from_json(data["kernel"]), tuple(data["takes"]), code)
+        kernel = DeviceProgram.from_json(data["device"]) if "device" in data else None
+        return KernelStage(kernel or Kernel.from_json(data["kernel"]), tuple(data["takes"]), code)
+
+    @property
+    def cpu_kernel(self) -> Kernel:
+        """The kernel of a stage that was lowered for a CPU."""
+        assert isinstance(self.kernel, Kernel)
+        return self.kernel
+
+    @property
+    def llvm(self) -> str:
+        """Its LLVM text; what runs on a GPU has none."""
+        return self.kernel.llvm if isinstance(self.kernel, Kernel) else ""
 
     def compile(self) -> KernelStage:
+        """With its code; that of a GPU is made where the device is."""
+        if isinstance(self.kernel, DeviceProgram):
+            return self
         return replace(self, code=compile_object(self.kernel.llvm, self.kernel.target))
 
 
@@ -46,7 +65,7 @@ def lower_stages(candidate: Program | Kernel, target: Target, bounds: str = "che
     parts = [part for part in split_constants(candidate) if part is not None]
     return [
         KernelStage(
-            generate(part, target, bounds=bounds),
+            (generate if target.gpu is None else generate_device_program)(part, target, bounds=bounds),
             tuple([position[b] for b in part.inputs if b in position]),
             script=str(part),
         )

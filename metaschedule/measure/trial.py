@@ -20,11 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runtime import ArgSpec, Executable, Kernel, KernelError, pages, rest
+from ..runtime.gpu import DeviceExecutable
 from ..runtime.kernel import align
 from .arena import Arena
 from .calibration import SLOW, Calibration
 from .cold import Cooler
 from .compare import difference
+from .device import load_stage
 from .frames import Frame, Header
 from .outcome import one_line, typical
 from .stage import KernelStage
@@ -95,15 +97,18 @@ class Trial:
         reference = "reference" in header
         constants = self._prepare(preparation[0]) if preparation else {}
         threads = 1 if reference else self._threads
-        exe = Executable(stage.kernel, code=stage.code, constants=constants, threads=threads)
+        exe = load_stage(stage, constants, threads)
         first = self._call(exe, stage, NAN)
         if reference:
             return None
         self._compare(self._guarded, header["tolerance"])
         bar = HOPELESS * header["best"] + OVERHEAD if header["best"] else math.inf
-        if first.least > max(bar, LONG):
+        if isinstance(exe, DeviceExecutable):  # whose first call compiles
+            times = self._time_on_device(exe, stage, header["min_time"])
+        elif first.least > max(bar, LONG):
             return Times.of_one(first)
-        times = self._time(exe, stage, bar, header["min_time"])
+        else:
+            times = self._time(exe, stage, bar, header["min_time"])
         self._compare(self._timed, header["tolerance"])
         self._call(exe, stage, HUGE)
         self._compare(self._guarded, header["tolerance"])
@@ -111,7 +116,7 @@ class Trial:
 
     def _prepare(self, stage: KernelStage) -> dict[str, np.ndarray]:
         """The constants that a stage makes of the workload's."""
-        exe = Executable(stage.kernel, code=stage.code, threads=self._threads)
+        exe = load_stage(stage, threads=self._threads)
         results = exe(*[self._guarded[n] for n in stage.takes])
         names = [spec.name for spec in stage.kernel.outputs]
         return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
@@ -119,7 +124,7 @@ class Trial:
     def _arguments(self, stage: KernelStage, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [*(arrays[n] for n in stage.takes), *arrays[self._input_count :]]
 
-    def _call(self, exe: Executable, stage: KernelStage, garbage: int) -> Sample:
+    def _call(self, exe: Executable | DeviceExecutable, stage: KernelStage, garbage: int) -> Sample:
         for memory in self._written:
             memory.fill(garbage)
         exe.fill_workspace(garbage)
@@ -157,10 +162,21 @@ class Trial:
         if not believed:
             return Times([sample.seconds for sample in samples], 1.0)
         if not self._cooler and min(kept) <= LONG:
-            repeats = exe.benchmark(*arguments, min_time=min_time / 2, watch=self._time_undisturbed).times
+            deadline = time.perf_counter() + PATIENCE * min_time / 2
+            watch = partial(self._time_undisturbed, deadline)
+            repeats = exe.benchmark(*arguments, min_time=min_time / 2, watch=watch).times
             if len(repeats) >= ENOUGH:
                 kept = min(kept, list(repeats), key=typical)
         return Times(kept, disturbed)
+
+    def _time_on_device(self, exe: DeviceExecutable, stage: KernelStage, min_time: float) -> Times:
+        """What the device's events say of some calls, and one more call whose results are compared."""
+        for array, source in zip(self._timed, self._guarded[: self._input_count]):
+            array[...] = source
+        arguments = self._arguments(stage, self._timed)
+        times = list(exe.benchmark(*arguments, min_time=min_time).times)
+        exe(*arguments)
+        return Times(times)
 
     def _samples(
         self, call: Callable[[], object], bar: float, min_time: float, deadline: float
@@ -185,9 +201,11 @@ class Trial:
                 break
         return samples
 
-    def _time_undisturbed(self, repeat: Callable[[], list[float]]) -> list[float]:
-        """What a repeat in a native loop took, if nothing came between."""
+    def _time_undisturbed(self, deadline: float, repeat: Callable[[], list[float]]) -> list[float]:
+        """What a repeat in a native loop took, if nothing came between and time is not up."""
         times: list[float] = []
+        if time.perf_counter() > deadline:
+            return []
         if self._watch.time(lambda: times.extend(repeat())).disturbed:
             self._rest()
             return []

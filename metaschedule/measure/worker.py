@@ -21,6 +21,7 @@ from .trial import Trial
 
 PR_SET_PDEATHSIG = 1
 MOST_PRINTED = 1 << 20  # bytes of standard error that are kept
+MOST_COMPILED = 1 << 28  # and of files that the compiler of a GPU writes
 CHUNK = 1 << 20
 
 Answer = Callable[[Header, bytes], Frame]
@@ -64,7 +65,7 @@ def serve(answering: Callable[[Header], Answer], parent: int) -> None:
     pipe = Pipe()
     setup, _ = pipe.receive()
     answer = answering(setup)
-    limit(setup["memory"])
+    limit(setup["memory"], MOST_COMPILED if setup.get("gpu") else MOST_PRINTED)
     pipe.send({})
     while True:
         header, payload = pipe.receive()
@@ -78,14 +79,14 @@ def serve(answering: Callable[[Header], Answer], parent: int) -> None:
         pipe.send(reply | {"seconds": time.perf_counter() - begin}, result)
 
 
-def limit(memory: int) -> None:
+def limit(memory: int, written: int = MOST_PRINTED) -> None:
     """From here on: so much more memory, no core dumps, no floods of messages."""
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     for what, value in (
         (resource.RLIMIT_AS, now + memory),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, MOST_PRINTED),
+        (resource.RLIMIT_FSIZE, written),
     ):
         _, hard = resource.getrlimit(what)
         resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))

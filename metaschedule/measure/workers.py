@@ -20,7 +20,7 @@ Listener = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Node:
+class WorkerNode:
     """A machine that runs candidates: what it is (`target` as detected there, `version` of the package and
     `peak` in GFLOPS, None if it was not measured), and what it does now.
 
@@ -37,7 +37,7 @@ class Node:
     disturbed: float = 0.0
 
 
-class Runner(Protocol):
+class CandidateRunner(Protocol):
     """A workload, and whoever runs its candidates."""
 
     constraint: str  # what to know about the machine, if it is less than was asked for
@@ -67,7 +67,7 @@ class Workers(Protocol):
         """Batches at a time that keep all of them busy."""
         ...
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[WorkerNode]:
         """The machines that run candidates."""
         ...
 
@@ -83,5 +83,5 @@ class Workers(Protocol):
         """Every job (a request of `build`) with its answer, as they come; `memory` is what each may take."""
         ...
 
-    def open(self, workload: Workload) -> Runner: ...
+    def open(self, workload: Workload) -> CandidateRunner: ...
     def close(self) -> None: ...

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from .chart import COLOURS, rectangle, text
+from ..markup.svg import COLOURS, drawing, points, rectangle, text
 
 Courses = Mapping[str, Sequence[tuple[float, float, float]]]  # low, median and high after each trial
 WIDTH, HEIGHT, LEFT, TOP, GAP, COLUMNS = 330, 210, 70, 70, 75, 2  # pixels; panels in a row
@@ -34,9 +34,7 @@ def band_chart(title: str, panels: Mapping[str, Courses], unit: float = 1e-6, na
             left, top = LEFT + column * (WIDTH + GAP), TOP + row * (HEIGHT + GAP)
             yield from panel(left, top, f"{subject}, {name} after so many trials", courses, colour, unit)
 
-    size = f"width='{width}' height='{height}'"
-    head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} font-family='sans-serif' font-size='12'>"
-    return "\n".join([head, "<rect width='100%' height='100%' fill='white'/>", *drawn(), "</svg>\n"])
+    return drawing(width, height, drawn())
 
 
 def panel(
@@ -69,7 +67,3 @@ def panel(
         middle = [(x(n + 1), y(band[1])) for n, band in enumerate(course)]
         yield f"<polygon points='{points([*lows, *highs[::-1]])}' fill='{colour[name]}' fill-opacity='0.2'/>"
         yield f"<polyline points='{points(middle)}' fill='none' stroke='{colour[name]}' stroke-width='2'/>"
-
-
-def points(places: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from xml.sax.saxutils import escape, quoteattr
 
-COLOURS = ("#3b6fb6", "#d98032", "#4f9d69", "#8d6bb8", "#b8574f", "#7a7a7a", "#3fa7a3", "#b09a34")
+from ..markup.svg import COLOURS, drawing, rectangle, text
+
 LABELS, WIDTH, BAR, GAP, HEAD = 220, 560, 12, 10, 40  # pixels
 LEGEND = 4  # names in a row
 
@@ -51,15 +51,4 @@ def bar_chart(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
                 y += BAR
             y += GAP
 
-    size = f"width='{LABELS + WIDTH + 30}' height='{bottom + 28}'"
-    head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} font-family='sans-serif' font-size='12'>"
-    return "\n".join([head, "<rect width='100%' height='100%' fill='white'/>", *draw_parts(), "</svg>\n"])
-
-
-def text(x: float, y: float, content: str, anchor: str, more: str = "") -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' {more}>{escape(content)}</text>"
-
-
-def rectangle(x: float, y: float, width: float, height: float, fill: str, tip: str) -> str:
-    shape = f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height}' fill={quoteattr(fill)}>"
-    return f"{shape}<title>{escape(tip)}</title></rect>"
+    return drawing(LABELS + WIDTH + 30, bottom + 28, draw_parts())

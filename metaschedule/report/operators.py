@@ -26,7 +26,7 @@ class Time(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class OperatorRow:
     """`python` and `native` are the times of the contestants, called from Python and in native loops.
 
     `tuning` is how long each searched, if it did; `peak` in GFLOPS, of the same run.
@@ -83,7 +83,7 @@ class Row:
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, with what was compared until then."""
 
-    def __init__(self, tables: list[list[Row]], failures: list[str]) -> None:
+    def __init__(self, tables: list[list[OperatorRow]], failures: list[str]) -> None:
         super().__init__("the comparison was interrupted")
         self.tables, self.failures = tables, failures
 
@@ -93,13 +93,13 @@ def compare_all(
     contestants: Sequence[Contestant],
     target: Target,
     tell: Callable[[str], None],
-) -> tuple[list[list[Row]], list[str]]:
+) -> tuple[list[list[OperatorRow]], list[str]]:
     """A row for each case that contestants agree on, and what is wrong with the others.
 
     All is prepared before anything is measured; ours is the first contestant. Ctrl-C raises `Interrupted`.
     """
     failures: list[str] = []
-    tables: list[list[Row]] = [[] for _ in groups]
+    tables: list[list[OperatorRow]] = [[] for _ in groups]
     total = sum(map(len, groups))
 
     def prepare(case: Case) -> dict[str, float]:
@@ -125,7 +125,9 @@ def compare_all(
     return tables, failures
 
 
-def compare(case: Case, contestants: Sequence[Contestant], target: Target, tuning: dict[str, float]) -> Row:
+def compare(
+    case: Case, contestants: Sequence[Contestant], target: Target, tuning: dict[str, float]
+) -> OperatorRow:
     """Measure one case, which all contestants have prepared."""
     variants = [variant for contestant in contestants for variant in contestant.variants(case)]
     check(case, variants)
@@ -138,7 +140,7 @@ def compare(case: Case, contestants: Sequence[Contestant], target: Target, tunin
         times[variant.native].setdefault(variant.contestant, Time(seconds, variant.kind))
     order = [contestant.name for contestant in contestants]
     python, native = ({name: found[name] for name in order if name in found} for found in times.values())
-    return Row(case, python, native, peak, tuning)
+    return OperatorRow(case, python, native, peak, tuning)
 
 
 def check(case: Case, variants: Sequence[Variant]) -> None:
@@ -152,7 +154,7 @@ def check(case: Case, variants: Sequence[Variant]) -> None:
             raise ContestantError(f"{case.label}: {who} computes something else than we do: {wrong}")
 
 
-def geometric_means(rows: Sequence[Row]) -> dict[str, float]:
+def geometric_means(rows: Sequence[OperatorRow]) -> dict[str, float]:
     """Of our ratio to each contestant."""
     names = dict.fromkeys(name for row in rows for name in row.opponents)
     return {

@@ -17,7 +17,7 @@ from .timing import fastest, keep_freed_memory
 
 log = logging.getLogger("metaschedule")
 ROUNDS = 5
-ROUND_TIME = 0.5  # seconds of each contestant's calls
+ROUND_TIME = 0.5  # seconds of each contestant's calls in a round
 # The root of the mean square of what a result differs from float32 in eager, over that of the result.
 # BERT of two layers: 0.006 in bfloat16, 0.013 to 0.023 in int8; something else altogether is 1.4.
 LARGEST_ERROR = {"float32": 1e-3, "bfloat16": 0.1, "int8-dynamic": 0.3, "int8-static": 0.3}
@@ -46,7 +46,10 @@ class ModelRow:
 
 
 def compare_models(
-    subject: Subject, contestants: Mapping[str, Prepare], tell: Callable[[str], None]
+    subject: Subject,
+    contestants: Mapping[str, Prepare],
+    tell: Callable[[str], None],
+    seconds: float = ROUND_TIME,
 ) -> ModelRow:
     """Prepare all, compare what they give with float32 in eager, and time them in alternating rounds."""
     row = ModelRow(subject.name, subject.precision)
@@ -63,7 +66,7 @@ def compare_models(
         for n in range(ROUNDS):
             tell(f"{subject.name}, {subject.precision}: round {n + 1} of {ROUNDS}")
             for who, call in calls.items():
-                row.latencies[who] = min(row.latencies[who], fastest(call, ROUND_TIME))
+                row.latencies[who] = min(row.latencies[who], fastest(call, seconds))
     torch._dynamo.reset()  # of several precisions it would keep too many versions of the same code
     return row
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .operators import Row, Time, geometric_means
+from .operators import OperatorRow, Time, geometric_means
 
 TITLES = {False: "Weights are arguments: packing them counts", True: "Weights are constants"}
 
 
-def cells(rows: Sequence[Row]) -> Iterator[list[str]]:
+def cells(rows: Sequence[OperatorRow]) -> Iterator[list[str]]:
     """Heading first, geometric means last. Times in microseconds; "native" ones are of native loops."""
     called = list(dict.fromkeys(name for row in rows for name in row.python))
     native = list(dict.fromkeys(name for row in rows for name in row.native))
@@ -43,7 +43,7 @@ def in_us(seconds: float) -> str:
     return f"{1e6 * seconds:.0f}" if seconds >= 1e-3 else f"{1e6 * seconds:#.4g}"
 
 
-def in_markdown(tables: Sequence[Sequence[Row]]) -> str:
+def in_markdown(tables: Sequence[Sequence[OperatorRow]]) -> str:
     """A table for each group of rows, under its title."""
     titled = [(TITLES[rows[0].case.constant], as_markdown(list(cells(rows)))) for rows in tables]
     return "\n".join(f"**{title}**\n\n{table}" for title, table in titled)

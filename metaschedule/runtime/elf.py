@@ -17,6 +17,7 @@ SYMBOL = struct.Struct("<IBBHQQ")
 MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
 RELOCATABLE = 1
 SYMTAB, NOBITS = 2, 8
+HIDDEN = 2  # visibility of a symbol
 
 
 class ObjectError(RuntimeError):
@@ -92,3 +93,29 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
             if name and info >> 4:  # global or weak
                 (defined if index else needed).add(code[start:end].decode(errors="replace"))
     return defined, needed
+
+
+def hide_symbols(code: bytes, prefix: str) -> bytes:
+    """The object with `prefix` before the name of every global symbol that it defines, and those visible only
+    inside of the library that it is linked into. Names are added behind the others: nothing else moves."""
+    check_object(code, MACHINES.get(HEADER.unpack_from(code)[2], ""))
+    table = list(sections(code))
+    made = bytearray(code)
+    at_table = HEADER.unpack_from(code)[6]
+    for section in table:
+        if section.kind != SYMTAB:
+            continue
+        names = table[section.link]
+        texts = bytearray(code[names.offset : names.offset + names.size])
+        for at in range(section.offset, section.offset + section.size - SYMBOL.size + 1, SYMBOL.size):
+            name, info, other, index, value, size = SYMBOL.unpack_from(code, at)
+            if name and info >> 4 and index:
+                end = texts.index(b"\0", name)
+                new = len(texts)
+                texts += prefix.encode() + texts[name:end] + b"\0"
+                SYMBOL.pack_into(made, at, new, info, other & ~3 | HIDDEN, index, value, size)
+        fields = list(SECTION.unpack_from(code, at_table + section.link * SECTION.size))
+        fields[4], fields[5] = len(made), len(texts)
+        SECTION.pack_into(made, at_table + section.link * SECTION.size, *fields)
+        made += texts
+    return bytes(made)

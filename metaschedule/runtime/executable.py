@@ -135,6 +135,7 @@ class Executable:
             THREADS.refresh()
 
     def __call__(self, *args: Any) -> Any:
+        """Call it with its inputs, or with inputs and outputs, which are then filled and returned."""
         if self._check:
             self._ready()
         count = len(args)

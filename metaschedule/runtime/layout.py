@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-pointer, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+pointer, i64, i32, f64 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double
 
 
 class Process(ctypes.Structure):
@@ -100,6 +100,16 @@ class Steps(ctypes.Structure):
         ("bases", i64),
         ("most_arguments", i64),
         ("process", ctypes.POINTER(Process)),
+        ("parallel", i64),  # how many have parallel loops
+        ("clock", ctypes.POINTER(f64)),  # NULL, or for a time before the first step and after each
+        # What calls have taken, in seconds, by which `sequence.c` chooses between several threads and one:
+        ("usual", f64),  # by several, undisturbed
+        ("together", f64),  # by several lately, on average
+        ("alone", f64),  # by one
+        ("late", f64),  # how many of the last were disturbed, about
+        ("until", f64),  # the time until which one thread is used
+        ("rest", f64),  # how long that was for
+        ("hold", i64),  # calls for which several threads are used whatever happens
     ]
 
 
@@ -166,7 +176,9 @@ STRUCTURES = (
     Process, Param, Context, Runtime, Argument, SequenceStep, Steps, Workspace, Region, Watched, Array,
     Tensor,
 )  # fmt: skip
-C_TYPES: dict[type, str] = {i64: "int64_t", i32: "int32_t", ctypes.py_object: "PyObject *", pointer: "void *"}
+C_TYPES: dict[type, str] = {
+    i64: "int64_t", i32: "int32_t", f64: "double", ctypes.py_object: "PyObject *", pointer: "void *",
+}  # fmt: skip
 
 
 def c_type(kind: type) -> str:

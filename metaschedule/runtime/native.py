@@ -95,9 +95,10 @@ class Native:
         self.digest: Any = with_gil(i64, pointer, i64)(("digest", library))
         self.are_same: Any = with_gil(i64, ctypes.py_object, pointer)(("are_same", library))
         without_gil = ctypes.CFUNCTYPE
-        self.bench: Any = without_gil(ctypes.c_int32, pointer, pointer, pointer, pointer, i64, i64, pointer)(
-            ("bench", library)
-        )
+        double = ctypes.c_double
+        self.bench: Any = without_gil(
+            ctypes.c_int32, pointer, pointer, pointer, pointer, i64, i64, double, pointer
+        )(("bench", library))
         self._methods = {
             name: MethodDef(name.encode(), ctypes.cast(library[name], pointer), METH_FASTCALL, None)
             for name in METHODS

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from .executable import Executable
@@ -36,16 +37,26 @@ class KernelCall:
 class Sequence:
     """Called with the number of threads and the address of every base from 1 on.
 
-    Where a kernel fails, those after it do not run, and a `KernelError` names it.
+    Where a kernel fails, those after it do not run, and a `KernelError` names it. A `clocked` sequence keeps
+    in `seconds` what each kernel took in the last call.
     """
 
-    def __init__(self, calls: Items[KernelCall], bases: int) -> None:
+    def __init__(self, calls: Items[KernelCall], bases: int, clocked: bool = False) -> None:
         self.calls = list(calls)
+        self._clock = (ctypes.c_double * (len(self.calls) + 1))() if clocked else None
         self._arguments: list[ctypes.Array[Argument]] = []  # what the steps point into
         steps = (SequenceStep * max(1, len(self.calls)))(*map(self._step, self.calls))
         most = max((len(a) for a in self._arguments), default=0)
-        self._steps = Steps(steps, len(self.calls), bases, most, ctypes.pointer(PROCESS))
+        parallel = sum(call.executable.kernel.max_threads > 1 for call in self.calls)
+        self._steps = Steps(
+            steps, len(self.calls), bases, most, ctypes.pointer(PROCESS), parallel, self._clock
+        )
         self._run = native_module().function("run_steps", self._steps)
+
+    @property
+    def seconds(self) -> list[float]:
+        times = list(self._clock or ())
+        return [after - before for before, after in pairwise(times)]
 
     def _step(self, call: KernelCall) -> SequenceStep:
         places = [call.workspace, *call.arguments]

@@ -15,12 +15,13 @@ import hashlib
 import os
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+
+from metaschedule.cache import cache_directory, is_private
 
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-fvisibility=hidden")
@@ -79,18 +80,6 @@ def cache_directories() -> Iterator[Path]:
     except OSError:
         pass
     yield Path(tempfile.mkdtemp(prefix="metaschedule-"))
-
-
-def cache_directory() -> Path:
-    if directory := os.environ.get("METASCHEDULE_CACHE"):
-        return Path(directory)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "metaschedule")
-
-
-def is_private(directory: Path) -> bool:
-    """Whether nobody else can have put a file there: anybody can make a directory among temporary files."""
-    found = directory.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 def compile_library(path: Path, sources: Sequence[Path], headers: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ Decision = Any  # plain data: a number or a list of numbers, in what users add a
 MOST_FACTORS = 10  # of a tiling
 MOST_DIVIDED = 2**32  # an extent whose divisors are listed
 MOST_LISTED = 1_000_000  # tilings of a space that is drawn from by listing it
+MOST_COMPARED = 20_000  # decisions, of which the nearest to another is taken
 MOST_NESTED = 8  # lists in lists, of a decision
 
 
@@ -97,6 +99,12 @@ class Distribution(Primitive):
         """A decision in the place of one that was valid for other operands; close to it if that is easy."""
         return self.draw(rng)
 
+    def nearest(self, decision: Decision) -> Decision:
+        """The valid decision that is nearest to one that was made for other operands: of numbers by their
+        ratios, of the first of equals. The same every time."""
+        options = islice(self.enumerate(), MOST_COMPARED)  # none: then the replay refuses the decision
+        return min(options, key=lambda option: difference(option, decision), default=decision)
+
     def count(self) -> int:
         return len(self.support())
 
@@ -113,6 +121,21 @@ def same_decision(a: Decision, b: Decision) -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(same_decision, a, b))
     return type(a) is type(b) and a == b
+
+
+def difference(a: Decision, b: Decision) -> float:
+    """How far two decisions are apart: the inner factors of a tile, the later ones, count more.
+
+    >>> difference([8, 2], [8, 2]), difference([8, 2], [4, 4]) < difference([8, 2], [1, 16])
+    (0.0, True)
+    """
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        if len(a) != len(b):
+            return math.inf
+        return sum(n * difference(x, y) for n, (x, y) in enumerate(zip(a, b), 1))
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)) and a >= 0 and b >= 0:
+        return abs(math.log((a + 1) / (b + 1)))
+    return 0.0 if same_decision(a, b) else 1.0
 
 
 def distribution(op: str) -> Any:
@@ -376,6 +399,10 @@ class Tile(Distribution):
             at = inner.index(max(inner))
             inner[at] -= 1
         return self.draw(rng)
+
+    def nearest(self, decision: Decision) -> list[int]:
+        whole = isinstance(decision, (list, tuple)) and all(type(f) is int for f in decision)
+        return self.repair(list(decision) if whole else [], random.Random(0))
 
     def neighbour(self, decision: list[int], rng: random.Random) -> list[int]:
         """One inner factor moved to the next size up or down that fits; another may give or take a factor

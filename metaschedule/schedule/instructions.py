@@ -8,7 +8,7 @@ space takes the instruction with the most products (`space.use_instruction`).
 from __future__ import annotations
 
 from ..script import parse
-from .intrinsics import register_intrinsic
+from .intrinsics import INTRINSICS, register_intrinsic
 
 
 def dot_product(lanes: int, group: int, a: str, b: str, c: str) -> str:
@@ -185,3 +185,4 @@ def register_arm() -> None:
 register_x86()
 register_amx()
 register_arm()
+OWN = frozenset(INTRINSICS)  # the package's; others are users'

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import ir
 from ..errors import ScheduleError
+from ..markup import html
 from ..validation import Randomness, check_arguments, random_numbers
 from ..verifier import check_depth
 from .distribution import Decision, Distribution, as_decision
@@ -98,6 +99,11 @@ class Schedule(
         if isinstance(handle, LoopRV):
             return self.state.loop(handle)
         return self.state.block(handle) if isinstance(handle, BlockRV) else self.state.value(handle)
+
+    def _repr_html_(self) -> str:
+        """The program as it is now, and what was done, for notebooks."""
+        done = html.unfold(f"{len(self._instructions)} instructions", html.script(str(self.trace)))
+        return html.view(html.script(str(self.program)), done)
 
     def show(self) -> None:
         """Print the program with colours, in a terminal or a notebook."""

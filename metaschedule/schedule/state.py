@@ -34,8 +34,8 @@ class State:
     """What a schedule edits. Only `Schedule` makes one; primitives read and write it."""
 
     __slots__ = (
-        "allocs", "children", "counter", "definitions", "extents", "known_leaves", "nodes", "original",
-        "parent", "printed", "values",
+        "allocs", "changed", "children", "counter", "definitions", "extents", "known_leaves", "nodes",
+        "original", "parent", "printed", "used", "users", "values",
     )  # fmt: skip
 
     def __init__(self, program: ir.Program) -> None:
@@ -48,6 +48,10 @@ class State:
         self.known_leaves: dict[ir.Var, tuple[ir.Var, ...]] = {}
         self.extents: dict[ir.Var, ir.Expr] = {}  # of loops and of variables that have a definition
         self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
+        # Which nodes use a buffer, and what each uses: `analysis/effects.py` looks at those that changed.
+        self.users: dict[ir.Buffer, frozenset[Key]] = {}
+        self.used: dict[Key, frozenset[ir.Buffer]] = {}
+        self.changed: set[Key] = set()
         self.counter = 0
         self.printed: ir.Program | None = program
         self.put(ROOT, program.body)
@@ -60,6 +64,7 @@ class State:
         new.nodes, new.children = self.nodes.copy(), self.children.copy()
         new.parent, new.values = self.parent.copy(), self.values.copy()
         new.definitions, new.extents = self.definitions.copy(), self.extents.copy()
+        new.users, new.used, new.changed = self.users.copy(), self.used.copy(), self.changed.copy()
         new.known_leaves = {}
         return new
 
@@ -67,6 +72,7 @@ class State:
         """Become what a fork of this state has become."""
         self.nodes, self.children, self.parent = fork.nodes, fork.children, fork.parent
         self.definitions, self.extents = fork.definitions, fork.extents
+        self.users, self.used, self.changed = fork.users, fork.used, fork.changed
         self.known_leaves = fork.known_leaves
 
     # --- from and to programs ---
@@ -79,19 +85,19 @@ class State:
         """Enter a statement with everything below it; gives its key."""
         if isinstance(s, ir.For):
             key: Key = s.var
-            self.nodes[key] = ir.replace_fields(s, body=())
+            self.set_node(key, ir.replace_fields(s, body=()))
             self.extents[s.var] = s.extent
             self.put(key, s.body)
         elif isinstance(s, ir.Block):
             key = self.fresh_block_name(s.name)
             nested = has_blocks(s.body)
-            self.nodes[key] = ir.replace_fields(s, name=key, body=() if nested else s.body)
+            self.set_node(key, ir.replace_fields(s, name=key, body=() if nested else s.body))
             self.put(key, s.body if nested else ())
         else:
             self.counter += 1
             key = self.counter
             within = isinstance(s, ir.If) and not s.orelse and has_blocks(s.then)
-            self.nodes[key] = ir.replace_fields(s, then=()) if isinstance(s, ir.If) and within else s
+            self.set_node(key, ir.replace_fields(s, then=()) if isinstance(s, ir.If) and within else s)
             self.put(key, s.then if isinstance(s, ir.If) and within else ())
         return key
 
@@ -334,21 +340,27 @@ class State:
 
     def forget(self, key: Key) -> None:
         del self.nodes[key], self.children[key], self.parent[key]
+        self.changed.add(key)
 
     def nest(self, loops: Iterable[ir.For], body: Iterable[Key]) -> ir.Var:
         """Enter loops, each the only child of the one before, around nodes; gives the outermost."""
         inner = list(body)
         for loop in reversed(list(loops)):
-            self.nodes[loop.var] = loop
+            self.set_node(loop.var, loop)
             self.extents[loop.var] = loop.extent
             self.set_children(loop.var, inner)
             inner = [loop.var]
         assert isinstance(inner[0], ir.Var)
         return inner[0]
 
+    def set_node(self, key: Key, node: Any) -> None:
+        """Put a record in, or another in its place."""
+        self.nodes[key] = node
+        self.changed.add(key)
+
     def update(self, key: Key, **fields: Any) -> None:
         """Replace fields of a record."""
-        self.nodes[key] = ir.replace_fields(self.nodes[key], **fields)
+        self.set_node(key, ir.replace_fields(self.nodes[key], **fields))
 
     def guard(self, key: Key, cond: ir.Expr) -> None:
         """Let everything below a loop run only where `cond` holds."""
@@ -361,7 +373,7 @@ class State:
             elif isinstance(node, ir.If):
                 self.update(child, cond=ir.binary("and", node.cond, cond))
             else:
-                self.nodes[child] = ir.If(cond, (node,))
+                self.set_node(child, ir.If(cond, (node,)))
 
 
 class _Resolve(ir.Substitute):

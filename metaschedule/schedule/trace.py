@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Program, structural_hash
+from ..markup import html
 from ..validation import Mismatch, Randomness, check_arguments, converters, describe_value, random_numbers
 from .distribution import Decision, Distribution, as_decision
 from .primitive.base import REGISTRY, BlockRV, ExprRV, Handle, LoopRV, Primitive, map_handles
@@ -177,6 +178,11 @@ class Trace:
 
     # --- text ---
 
+    def _repr_html_(self) -> str:
+        """The instructions, coloured, for notebooks."""
+        sampled = f"{len(self)} instructions, {len(self.decisions)} decisions"
+        return html.view(html.paragraph(sampled), html.script(str(self)))
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
@@ -236,6 +242,7 @@ class Trace:
         return {"version": VERSION, "workload": self.workload, "instructions": rows}
 
     def to_json(self) -> str:
+        """As text that `from_json` reads back: instructions and decisions, plain data."""
         return json.dumps(self.as_data())
 
     @staticmethod

@@ -12,13 +12,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..measure import Node
+from ..measure import WorkerNode
 from ..measure.peak import measure_peak
 from ..target import Target
 from .progress import Progress as Snapshot
 from .result import Result
 
 NARROW = 72  # columns, below which a table is a line for each program
+MINUTE = 60.0
 PERIOD = 5.0  # seconds after which a line says what goes on, where lines are all there is
 PHASES = {
     "search": "choosing candidates",
@@ -27,6 +28,7 @@ PHASES = {
     "run": "measuring",
     "confirm": "confirming the leaders",
     "wait": "waiting",
+    "place": "timing kernels in the model",
 }
 
 
@@ -34,17 +36,21 @@ class Display:
     """A live table on a terminal; elsewhere a line per step, and some within long ones."""
 
     def __init__(
-        self, console: Console, work: Mapping[str, int], target: Target, nodes: Sequence[Node] = ()
+        self, console: Console, work: Mapping[str, int], target: Target, nodes: Sequence[WorkerNode] = ()
     ) -> None:
         """`work` is how many floating-point operations each program takes; `nodes` are the machines that
         run it, if not this one."""
         self.console = console
         self.work = work
         known = [node.peak for node in nodes if node.peak and node.target.cpu == target.cpu]
-        self.peak = known[0] if known else measure_peak(target)  # GFLOPS, before anything else runs
+        if target.gpu is not None:
+            self.peak = target.gpu.peak("float32") / 1e9
+        else:
+            self.peak = known[0] if known else measure_peak(target)  # GFLOPS, before anything else runs
         self.rows: dict[int, Snapshot] = {}
         self.last: Snapshot | None = None
         self.told = self.heard = time.monotonic()  # when the last line was printed; when the last news came
+        self.minutes = 0  # that were told of
         live = console.is_terminal and not console.quiet
         self.live = Live(self, console=console, refresh_per_second=4) if live else None
 
@@ -62,6 +68,7 @@ class Display:
     def update(self, snapshot: Snapshot) -> None:
         self.rows[snapshot.number] = snapshot
         self.last, self.heard = snapshot, time.monotonic()
+        self.tell_minutes(snapshot)
         if self.live is None and self.is_worth_a_line(snapshot):
             self.console.print(self.line(snapshot), markup=False, highlight=False, soft_wrap=True)
             self.told = self.heard
@@ -78,6 +85,13 @@ class Display:
             f"{p.elapsed:6.1f} s  {p.program}: {p.trials}{of} trials ({counts}), best {self.best(p)}"
             f"{'; ' if phase(p) else ''}{phase(p)}{time_left(p.left)}"
         )
+
+    def tell_minutes(self, p: Snapshot) -> None:
+        """Once a minute, what stopping now would give."""
+        if p.elapsed >= MINUTE * (self.minutes + 1) and won(p):
+            self.minutes = int(p.elapsed // MINUTE)
+            text = f"after {self.minutes} min: {won(p)}{time_left(p.left)}"
+            self.console.print(text, markup=False, highlight=False)
 
     def best(self, p: Snapshot) -> str:
         return described(p.latency, self.work[p.program], self.peak)
@@ -104,10 +118,11 @@ class Display:
         of = "" if p.budget is None else f" of {p.budget}"
         where = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in p.seconds.items())
         now = f"; {p.program}: {phase(p)}" if phase(p) else ""
-        return f"{p.trials}{of} trials, {p.elapsed + since:.0f} s{time_left(left)} ({where}){now}"
+        gain = f"; {won(p)}" if won(p) else ""
+        return f"{p.trials}{of} trials, {p.elapsed + since:.0f} s{time_left(left)} ({where}){now}{gain}"
 
 
-def node_table(nodes: Sequence[Node]) -> Table:
+def node_table(nodes: Sequence[WorkerNode]) -> Table:
     """The machines of a cluster, and what each does."""
     table = Table("machine", "kind", "now", "program", "trials", "a minute", "disturbed", box=box.SIMPLE)
     for node in nodes:
@@ -124,6 +139,14 @@ def phase(p: Snapshot) -> str:
         return ""
     far = f" {p.done} of {p.of}" if p.of > 1 else ""
     return f"{PHASES[p.event]}{far}{': ' if p.detail else ''}{p.detail}"
+
+
+def won(p: Snapshot) -> str:
+    """What the whole that programs are part of has won so far."""
+    if not p.whole or not p.whole_untuned:
+        return ""
+    times = f"{1e3 * p.whole:.3g} ms, untuned {1e3 * p.whole_untuned:.3g} ms"
+    return f"the kernels of the model take {times}: {p.whole_untuned / p.whole:.2f} times as fast"
 
 
 def time_left(seconds: float | None) -> str:
@@ -152,6 +175,7 @@ def summary(results: Sequence[Result], display: Display, width: int) -> Renderab
         spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in r.seconds.items())
         counts = ", ".join(f"{n} {kind}" for kind, n in r.outcomes.most_common())
         best = described(r.latency, display.work[r.program.name], display.peak)
+        best += ", predicted" if r.kind == "predicted" else ""
         table.add_row(r.program.name, best, won, counts, spent)
         lines.append(Text(f"{r.program.name}: {best}, {won} untuned; {counts}"))
     said = [Text(f"{r.program.name}: {what}") for r in results for what in (r.stopped, *r.notes) if what]

@@ -13,6 +13,8 @@ from .history import History
 
 
 class Exhaustive:
+    """Every candidate of every sketch, in order."""
+
     def __init__(self, history: History) -> None:
         self.history = history
         self.left = (c for sketch in history.sketches for c in completions(history, sketch))

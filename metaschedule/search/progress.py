@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..measure import Node
+from ..measure import WorkerNode
 
 
 @dataclass(frozen=True)
@@ -13,9 +13,9 @@ class Progress:
     """A snapshot of one program's tuning.
 
     `event` is what has begun ("search", "model", "build", "run", "confirm"; "wait" for a machine that is
-    busy), of which `done` of `of` is done, or what has been: "proposed", "measured", "confirmed", "stopped".
-    `candidates` is how many that concerns; `detail` says more. `left` are the seconds until the end, as far
-    as can be told.
+    busy; "place": kernels are timed in their model), of which `done` of `of` is done, or what has been:
+    "proposed", "measured", "confirmed", "stopped". `candidates` is how many that concerns; `detail` says
+    more. `left` are the seconds until the end, as far as can be told.
 
     `trials` of `budget` (None: limited by time alone) are done, in all programs of the run; `outcomes` counts
     this program's trials by kind. `accuracy` is the model's rank correlation on the last batch. `seconds`
@@ -41,7 +41,9 @@ class Progress:
     of: int = 0
     detail: str = ""
     left: float | None = None
-    nodes: Sequence[Node] = ()
+    whole: float | None = None  # seconds of what the programs are part of, with the best of each so far
+    whole_untuned: float | None = None
+    nodes: Sequence[WorkerNode] = ()
 
 
 Listener = Callable[[Progress], None]

@@ -15,28 +15,38 @@ from ..measure import MeasureError, Workers, WorkersError
 from .batches import Batch, Batches
 from .candidate import Candidate
 from .progress import Listener, Progress
-from .scheduler import Scheduler
-from .task import Task
+from .scheduler import Scheduler, Tuned
+from .task import LEADERS, Task
 
 log = logging.getLogger("metaschedule")
 INTERRUPTED = "interrupted"  # why a run stopped, after Ctrl-C
 STEPS = 4  # at least, if a step of 4 candidates is not too small
 LARGEST_STEP = 16  # candidates: what is learnt from them makes the next ones better
+FIRST_STEP = 4  # candidates, of each program of a whole, if there is a time for it
+MOST_RESERVED = 0.2  # of the time, for confirming
 PERIOD = 64  # trials, of which
 DESCENT = 0.25  # are neighbours of the best; of the whole budget too, at its end
 PATIENCE = 256  # trials of a program without progress
 PROGRESS = 0.99  # of the latency before, or less
 CONFIRMATIONS = 40  # runs of candidates, in which the leaders of a program are confirmed
+TELLING = 32  # trials, after which the course of a program says what is left; until then
+UNKNOWN = 0.1  # of its latency is taken to be
 OPEN = 4  # programs that have measuring processes at a time
 
 
 @dataclass
 class Budget:
-    """`trials` of all programs and `minutes`; None: any number."""
+    """`trials` of all programs and `minutes`; None: any number. `reserved` are the seconds that confirming
+    the leaders is expected to take. With `enough` a run ends when no more than that share of the whole is
+    left to win. Programs that have a whole (`is_shared`) are compared in it afterwards, so that their leaders
+    are confirmed as far as there is time."""
 
     trials: int | None
     minutes: float | None
     began: float = field(default_factory=time.monotonic)
+    reserved: float = 0.0
+    enough: float | None = None
+    is_shared: bool = False
 
     @property
     def elapsed(self) -> float:
@@ -47,7 +57,10 @@ class Budget:
         if self.trials == 0:
             return 0.0  # of no program
         trials = 1.0 if self.trials is None else 1 - done / self.trials
-        minutes = 1.0 if self.minutes is None else 1 - self.elapsed / (60 * self.minutes)
+        minutes = 1.0
+        if self.minutes is not None:
+            seconds = 60 * self.minutes
+            minutes = 1 - self.elapsed / (seconds - min(self.reserved, MOST_RESERVED * seconds))
         return max(0.0, min(trials, minutes))
 
     def descends(self, done: int, trials: int) -> bool:
@@ -57,10 +70,21 @@ class Budget:
         """
         return self.share_left(done) <= DESCENT or trials % PERIOD >= (1 - DESCENT) * PERIOD
 
-    def step(self, done: int, descends: bool) -> int:
-        """How many candidates make the next step: fewer around the best, where each may change it."""
+    @property
+    def leaders(self) -> int:
+        """Of each program that are confirmed: fewer, if they are compared in a whole afterwards."""
+        return LEADERS // 2 if self.is_shared and self.minutes is not None else LEADERS
+
+    @property
+    def is_late(self) -> bool:
+        """Whether what programs have in common comes first now."""
+        return self.is_shared and self.minutes is not None and self.elapsed > 60 * self.minutes
+
+    def step(self, done: int, descends: bool, first: bool = False) -> int:
+        """How many candidates make the next step: fewer around the best, where each may change it, and at
+        first, where all programs of a whole are to have their turn."""
         if self.trials is None:
-            return LARGEST_STEP
+            return FIRST_STEP if first and self.is_shared else LARGEST_STEP // (2 if self.is_shared else 1)
         size = min(LARGEST_STEP, max(4, self.trials // STEPS))
         return min(size // 2 if descends else size, self.trials - done)
 
@@ -97,7 +121,11 @@ class Run:
         try:
             self.work(self.next_trials, self.learn)
             self.searched = self.budget.elapsed
-            self.leaders = {n: task.leaders() for n, task in enumerate(self.tasks)}
+            first = sorted(
+                range(len(self.tasks)),
+                key=lambda n: -weighted(self.tasks[n], self.tasks[n].history.best or 0),
+            )
+            self.leaders = {n: self.tasks[n].leaders(self.budget.leaders) for n in first}
             self.work(self.next_leaders, self.settle)
         except KeyboardInterrupt:
             self.stop(INTERRUPTED)
@@ -152,6 +180,10 @@ class Run:
     def next_trials(self) -> Batch | None:
         """Candidates of the program that has most to win; None if all that go on are being measured."""
         while self.budget.share_left(claimed := self.trials + self.batches.trials):
+            self.budget.reserved = self.confirming() * len(self.tasks)
+            if self.is_enough():
+                self.end_search("what is left to win is less than was asked for")
+                return None
             flying = self.batches.tasks
             going = [task for task in self.tasks if not task.stopped and task not in flying]
             if not going:
@@ -159,12 +191,23 @@ class Run:
             task = going[self.scheduler(going)]
             task.listener = partial(self.pass_on, task)
             descends = self.budget.descends(claimed, task.trials)
-            candidates = task.propose(self.budget.step(claimed, descends), descends)
+            candidates = task.propose(self.budget.step(claimed, descends, not task.trials), descends)
             if candidates:
                 self.notify("proposed", task, len(candidates))
                 return Batch(task, candidates, partial(task.measure, candidates))
             task.stopped = task.history.exhausted
         return None
+
+    def is_enough(self) -> bool:
+        """Whether what all programs may still win is little, of what they take together."""
+        if self.budget.enough is None or not all(task.trials or task.stopped for task in self.tasks):
+            return False
+        whole = sum(weighted(task, task.history.best or 0.0) for task in self.tasks)
+        return sum(left_to_win(task) for task in self.tasks) < self.budget.enough * whole
+
+    def end_search(self, why: str) -> None:
+        for task in self.tasks:
+            task.stopped = task.stopped or why
 
     def learn(self, batch: Batch) -> None:
         task = batch.task
@@ -176,6 +219,8 @@ class Run:
     def next_leaders(self) -> Batch | None:
         """Of the first program whose leaders are not confirmed yet."""
         flying = self.batches.tasks
+        if self.budget.is_late:
+            self.leaders = {n: leaders for n, leaders in self.leaders.items() if self.tasks[n] in flying}
         for n, leaders in list(self.leaders.items()):
             task = self.tasks[n]
             if task in flying:
@@ -203,15 +248,36 @@ class Run:
         if self.searched:
             done = self.confirmed + self.confirming_share
             each = (elapsed - self.searched) / done if done else self.confirming()
-            return each * (len(self.tasks) - done)
+            left = each * (len(self.tasks) - done)
+            if self.budget.is_shared and self.budget.minutes is not None:
+                left = min(left, max(0.0, 60 * self.budget.minutes - elapsed))
+            return left
         if self.todo <= share:
             return None
-        return elapsed * share / (self.todo - share) + self.confirming() * len(self.tasks)
+        reserved = self.confirming() * len(self.tasks)
+        if self.budget.minutes is not None:
+            reserved = min(reserved, MOST_RESERVED * 60 * self.budget.minutes)
+        return elapsed * share / (self.todo - share) + reserved
+
+    def whole(self) -> tuple[float | None, float | None]:
+        """Seconds of what all programs are part of, as far as they have been measured: with the best so far,
+        and untuned."""
+        known = [
+            (task, task.history.best, task.untuned_latency or task.history.best)
+            for task in self.tasks
+            if task.weight is not None and task.history.best is not None
+        ]
+        if not known:
+            return None, None
+        return (
+            sum(weighted(task, min(best, untuned or best)) for task, best, untuned in known),
+            sum(weighted(task, untuned or 0.0) for task, _, untuned in known),
+        )
 
     def confirming(self) -> float:
         """Seconds that confirming the leaders of a task takes: some rounds of some candidates."""
         run = sum(task.seconds["run"] for task in self.tasks)
-        return CONFIRMATIONS * run / max(1, self.trials)
+        return CONFIRMATIONS * self.budget.leaders / LEADERS * run / max(1, self.trials)
 
     def pass_on(self, task: Task, event: str, done: int, of: int, detail: str) -> None:
         if event == "confirm":
@@ -246,6 +312,7 @@ class Run:
                     of,
                     detail,
                     self.seconds_left(),
+                    *self.whole(),
                     self.workers.nodes() if self.batches.slots > 1 and self.workers else [],
                 )
             )
@@ -256,3 +323,18 @@ def is_out_of_patience(course: Sequence[tuple[int, float]]) -> bool:
     trials, best = course[-1] if course else (0, 0.0)
     before = [latency for when, latency in course if when <= trials - PATIENCE]
     return bool(before) and best > PROGRESS * before[-1]
+
+
+def weighted(task: Tuned, seconds: float) -> float:
+    return seconds * (1.0 if task.weight is None else task.weight)
+
+
+def left_to_win(task: Tuned) -> float:
+    """Seconds that a program may be expected to win in as many trials as it has had: what the later half of
+    those has won, and until there have been some, a share of what it takes."""
+    if not task.course or task.stopped:
+        return 0.0
+    trials, best = task.course[-1]
+    before = [latency for when, latency in task.course if when <= trials / 2]
+    won = (before[-1] if before else task.course[0][1]) - best
+    return weighted(task, won if trials >= TELLING else max(won, UNKNOWN * best))

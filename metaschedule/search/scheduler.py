@@ -17,6 +17,7 @@ class Tuned(Protocol):
     weight: float | None
     trials: int
     course: list[tuple[int, float]]
+    stopped: str  # why it goes on no more
 
 
 Scheduler = Callable[[Sequence[Tuned]], int]

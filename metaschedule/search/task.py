@@ -10,10 +10,11 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ..cost import CostModel
-from ..database import Database, DatabaseError, Record, TuningRun
+from ..database import Database, DatabaseError, Record, TuningRun, predicted_key
 from ..ir import Program
 from ..measure import Outcome
 from ..schedule import Schedule, TraceError
@@ -24,6 +25,7 @@ from .candidate import Candidate
 from .descent import Descent
 from .exhaustive import Exhaustive
 from .history import History
+from .relatives import Relatives, adapted
 from .result import Result, fastest
 from .strategy import Strategy, StrategyMaker
 
@@ -57,7 +59,8 @@ Listener = Callable[[str, int, int, str], None]
 class Task:
     """`trials` counts the records of this program, target, space and seed, those of earlier runs included;
     `course` is (trials, seconds of the best) after every step; `weight` says how often it is called,
-    if that is known."""
+    if that is known. `unmeasured` says why there is no device to measure on, if so: records are then apart
+    from measured ones (`key`), and leaders are not confirmed."""
 
     def __init__(
         self,
@@ -70,7 +73,12 @@ class Task:
         db: Database,
         seed: int,
         call: Call,
+        unmeasured: str = "",
+        relatives: Relatives | None = None,
     ) -> None:
+        self.key = predicted_key(target) if unmeasured else target.key
+        self._unmeasured = unmeasured
+        self.relatives = relatives or Relatives(db)
         self.program, self.target, self.space, self.db, self.seed = program, target, space, db, seed
         self.history = History(program, space, model)
         self._strategies: list[Strategy] = [strategy(self.history), Exhaustive(self.history)]
@@ -103,14 +111,15 @@ class Task:
 
     @property
     def untuned_latency(self) -> float | None:
-        """As confirmed, beside the leaders; before that, as tried."""
+        """As confirmed, beside the leaders; before that, as tried. None if something always came between:
+        an upper bound of it would be praise of the winner."""
         if self.untuned is None:
             return None
         records = [
             r for r in (*self._confirmed, *self.records)
-            if r.latency is not None and (r.sketch, r.decisions) == self.untuned.key
+            if r.latency is not None and r.reliable and (r.sketch, r.decisions) == self.untuned.key
         ]  # fmt: skip
-        best = min(records, key=lambda r: (not r.reliable, not r.confirmed, r.latency), default=None)
+        best = min(records, key=lambda r: (not r.confirmed, r.latency), default=None)
         return None if best is None else best.latency
 
     # --- a step ---
@@ -131,6 +140,7 @@ class Task:
             )
             if self.untuned is not None and self.history.claim(self.untuned):
                 found.append(self.untuned)
+            found += self._inherit(count // 2) if not self.records else []
         first: list[Strategy] = [Descent(self.history)] if descend and self._descends else []
         for strategy in first + self._strategies:
             if len(found) < count:
@@ -138,6 +148,15 @@ class Task:
         modelling = self.history.model_seconds - modelling
         self.seconds["model"] += modelling
         self.seconds["search"] += time.perf_counter() - begin - modelling
+        return found
+
+    def _inherit(self, count: int) -> list[Candidate]:
+        """What programs of the same structure, in other sizes, run by; none twice."""
+        found: list[Candidate] = []
+        for record in self.relatives.records(self.program, self.target):
+            candidate = self.history.make_candidate(partial(adapted, record, self.program))
+            if candidate is not None and len(found) < count and self.history.claim(candidate):
+                found.append(candidate)
         return found
 
     def measure(self, candidates: Sequence[Candidate]) -> list[Outcome]:
@@ -164,14 +183,16 @@ class Task:
         self._learn(candidates, records)
         self.seconds["model"] += time.perf_counter() - begin
 
-    def leaders(self) -> Iterator[list[Candidate]]:
+    def leaders(self, most: int = LEADERS) -> Iterator[list[Candidate]]:
         """What to measure again, by turns: the leaders with what they must beat, the untuned default and the
         best that was known before. Then further ones, as long as all fail; none, if there are no news."""
+        if self._unmeasured:
+            return
         candidates = [candidate for _, candidate in self.history.ranked]
-        leading = {c.key for c in candidates[:LEADERS]}
+        leading = {c.key for c in candidates[:most]}
         beaten = [c for c in self._references() if c.key not in leading]
-        candidates[LEADERS:LEADERS] = beaten
-        count = LEADERS + max(1, len(beaten))
+        candidates[most:most] = beaten
+        count = most + max(1, len(beaten))
         settled = not self._has_news and any(r.outcome == "ok" and r.reliable for r in self._confirmed)
         self._has_news = False
         while candidates and not settled:
@@ -209,7 +230,7 @@ class Task:
 
     def _as_run(self, stopped: str | None = None) -> TuningRun:
         return TuningRun(
-            self._run, self.history.workload, self.target.key, self.space.name, self.seed,
+            self._run, self.history.workload, self.key, self.space.name, self.seed,
             self._call.uid, self._call.label, self.weight, self._call.trials, self._call.minutes,
             self._started, time.time(), self.seconds, self.untuned_latency, stopped, platform.node(),
             {**self._call.details, "target": self.target.to_json(), "refused": dict(self.history.refused)},
@@ -230,6 +251,8 @@ class Task:
         )  # fmt: skip
 
     def _notes(self, best: Record | None) -> Iterator[str]:
+        if self._unmeasured:
+            yield f"ranked by prediction, nothing was measured: {self._unmeasured}"
         if self._constraint:
             yield f"{self._constraint}, so it was measured on these"
         tried = [record for record in self.records if record.run == self._run]
@@ -242,6 +265,8 @@ class Task:
             )
         elif best is not None and not best.confirmed and any(r.run == self._run for r in self._confirmed):
             yield "it was too busy to confirm the leaders; tune again when nothing else runs"
+        elif doubtful and self.untuned is not None and self.untuned_latency is None:
+            yield "the untuned default could not be measured undisturbed: what was won over it is not known"
 
     def _measure(self, measure: Callable[[MeasurerLike], list[Outcome]]) -> list[Outcome]:
         begin = time.perf_counter()
@@ -266,7 +291,7 @@ class Task:
         """Learn what earlier runs have recorded, and other processes meanwhile."""
         known = {record.uid for record in (*self.records, *self._confirmed)}
         stored, self._position = self.db.records_since(
-            self._position, self.history.workload, self.target, space=self.space.name
+            self._position, self.history.workload, self.key, space=self.space.name
         )
         news = [record for record in stored if record.uid not in known]
         self._confirmed += [record for record in news if record.confirmed]
@@ -294,7 +319,7 @@ class Task:
     def _record(self, candidate: Candidate, outcome: Outcome, **fields: Any) -> Record:
         return Record.of(
             self.history.workload,
-            self.target,
+            self.key,
             candidate.trace,
             outcome.kind,
             latency=outcome.latency,

@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from typing import Annotated, Any, TypeVar, overload
 
@@ -15,7 +15,8 @@ from .. import database as databases
 from ..cost import CostModel, Learned
 from ..database import Database
 from ..ir import Program, structural_hash
-from ..measure import LocalWorkers, Measurer, Workers, open_workers
+from ..measure import LocalWorkers, Measurer, Predictor, Workers, missing_device, open_workers
+from ..measure.peak import measure_peak
 from ..schedule import Schedule
 from ..space import as_space
 from ..space.space import SpaceLike
@@ -24,7 +25,9 @@ from ..target import Target
 from ..validation import MoreThan, Positive, Threads, Within, check_arguments, describe_value
 from .evolutionary import Evolutionary
 from .exhaustive import Exhaustive
+from .notebook import ProgressBar, is_notebook
 from .progress import Listener
+from .relatives import Relatives
 from .result import Result
 from .run import Budget, Run
 from .scheduler import SCHEDULERS
@@ -51,6 +54,7 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     *,
     trials: Positive | None = None,
     minutes: Annotated[float, MoreThan(0)] | None = None,
+    enough: Annotated[float, Within(0, 1)] | None = None,
     seed: int = 0,
     database: str | os.PathLike[str] | Database | None = None,
     space: AnySpace | None = None,
@@ -71,6 +75,7 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     The budget is `trials` per program on average (64 unless `minutes` is given), or `minutes` in all,
     whichever ends first. Several programs share it by what they can still win: seconds, if `weights` say how
     often each is called in some whole; else the share of its own latency. Equal programs are tuned once.
+    With `enough`, tuning also ends when what is left to win is expected to be less than this share of it all.
 
     With a `database` every trial is stored when it has been measured. Trials that are there already (of the
     program, target, space and seed) count: the same call again goes on where it was interrupted, and does
@@ -82,7 +87,8 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     "exhaustive" or makes one from a `History`; `model` makes a cost model for a target; `measurer` makes a
     `Measurer`, for other limits or inputs:
     `functools.partial(Measurer, limits=Limits(run_seconds=1))`, or `bounds="unchecked"` of
-    `metaschedule.build`. `progress` is called with a `Progress` after every step. `label` says, in the
+    `metaschedule.build`. `progress` is called with a `Progress` after every step; without
+    it a notebook shows a bar. `label` says, in the
     database, what the programs are of, as the name of a model, and `details` (plain data) what else the
     dashboard shows: the `peak` of the machine in GFLOPS, nodes of the model that run in `eager`.
 
@@ -90,6 +96,9 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     cluster of RAY_ADDRESS or else by a Ray on this machine; "ray://host:10001", on another cluster; or
     `Workers` that the caller closes (docs/cluster.md). The target "native" is the machine that runs them. A
     list of targets is for machines of several kinds: there is a result for each target and program.
+
+    For a GPU that is not in this machine ("cuda:sm_86") candidates are built and checked, and ranked by what
+    the cost model predicts: `Result.kind` is "predicted", and the database keeps such records apart.
 
     >>> from metaschedule import workloads
     >>> result = tune(workloads.create("GMM", b=1, n=16, m=16, k=16), trials=4)
@@ -105,6 +114,7 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
     choose = find_choice(scheduler, SCHEDULERS, "scheduler")
     with ExitStack() as stack:
         place = stack.enter_context(open_workers(workers))
+        is_usual = measurer is Measurer
         measurer = with_workers(measurer, place)
         names = [target] if isinstance(target, (str, Target)) else list(target)
         machines = [place.resolve(name) for name in names]
@@ -119,17 +129,38 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
             trials = TRIALS
         distinct = {(structural_hash(one), machine.key) for one, machine in asked}
         total = None if trials is None else trials * len(distinct)
-        call = Call(uuid.uuid4().hex, label, total, minutes, details or {})
+        relatives = Relatives(db)
+        details = dict(details or {})
+        if (
+            "peak" not in details
+            and database is not None
+            and target == "native"
+            and isinstance(place, LocalWorkers)
+        ):
+            details["peak"] = cached_peak(machines[0])
+        call = Call(uuid.uuid4().hex, label, total, minutes, details)
         for (one, machine), weight in zip(asked, list(weights or [None] * len(programs)) * len(machines)):
             key = structural_hash(one), machine.key
             if key not in tasks:
                 chosen = default_space(machine) if space is None else as_space(space)
-                tasks[key] = Task(one, machine, chosen, model(machine), maker, measurer, db, seed, call)
+                why = missing_device(machine) if is_usual and isinstance(place, LocalWorkers) else None
+                tasks[key] = Task(
+                    one, machine, chosen, model(machine), maker, Predictor if why else measurer, db, seed,
+                    call, why or "", relatives,
+                )  # fmt: skip
             if weight is not None:
                 tasks[key].weight = (tasks[key].weight or 0.0) + weight
-        Run(list(tasks.values()), Budget(total, minutes), choose, progress, place).tune()
+        listener = ProgressBar() if progress is None and is_notebook() else progress
+        budget = Budget(total, minutes, enough=enough, is_shared=weights is not None)
+        Run(list(tasks.values()), budget, choose, listener, place).tune()
         results = [tasks[structural_hash(one), machine.key].result() for one, machine in asked]
     return results[0] if isinstance(program, Program) and isinstance(target, (str, Target)) else results
+
+
+@cache
+def cached_peak(target: Target) -> float:
+    """Half a second, once in a process: what the dashboard's shares are of."""
+    return measure_peak(target)
 
 
 def with_workers(measurer: MeasurerMaker, workers: Workers) -> MeasurerMaker:

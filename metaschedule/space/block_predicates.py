@@ -46,6 +46,17 @@ def is_spatial(block: ir.Block) -> bool:
     return bool(block.iters) and not block.init and all(it.kind == "spatial" for it in block.iters)
 
 
+def is_pointwise(block: ir.Block) -> bool:
+    """Whether every instance has a result of its own, or the block computes one scalar, without loops."""
+    return is_spatial(block) or computes_scalar(block)
+
+
+def computes_scalar(block: ir.Block) -> bool:
+    """Whether a block without iterators stores to buffers without dimensions: it has nothing to be tiled, and
+    where it stands between a reduction and its epilogue they cannot be fused."""
+    return not block.iters and not block.init and all(not r.buffer.shape for r in block.writes)
+
+
 def is_reduction(block: ir.Block) -> bool:
     return bool(block.init) and any(it.kind == "reduce" for it in block.iters)
 

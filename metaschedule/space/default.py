@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from ..target import Target, resolve
 from ..validation import check_arguments
+from .auto_bind import AutoBind
 from .compute_location import RandomComputeLocation
+from .cross_thread import CrossThreadReduction
+from .gpu_tiling import GpuTiling
 from .inline import AutoInline, InlineConstants
 from .loop_kinds import ParallelVectorizeUnroll, RewriteLoopKinds
 from .multi_level_tiling import MultiLevelTiling
-from .postprocess import Buildable, RewriteReductionBlock
+from .postprocess import Buildable, BuildableOnGpu, RewriteReductionBlock
 from .register_tiling import RegisterTiling
 from .rfactor import AddRFactor
 from .row_fusion import FuseRows
@@ -23,11 +26,22 @@ from .zeros import SkipZeros
 
 @check_arguments
 def default(target: Target | str = "native") -> Space:
-    """The modules for a CPU.
+    """The modules for a CPU, or for a GPU.
 
-    >>> default("x86-64-v3,cores=2").name
-    'cpu'
+    >>> default("x86-64-v3,cores=2").name, default("cuda:sm_86").name
+    ('cpu', 'gpu')
     """
+    machine = resolve(target)
+    if machine.gpu is not None:
+        modules = [
+            ApplyCustomRule(),
+            InlineConstants(),
+            AutoInline(),
+            CrossThreadReduction(),
+            GpuTiling(),
+            AutoBind(),
+        ]
+        return Space(modules=modules, checks=[BuildableOnGpu()], target=machine, name="gpu")
     return Space(
         modules=[
             ApplyCustomRule(),
@@ -46,6 +60,6 @@ def default(target: Target | str = "native") -> Space:
         ],
         postprocessors=[RewriteLoopKinds(), RewriteReductionBlock(), RewriteTensorize()],
         checks=[Buildable()],
-        target=resolve(target),
+        target=machine,
         name="cpu",
     )

@@ -16,6 +16,7 @@ from .block_predicates import (
     has_conditions,
     is_expensive,
     is_only_writer,
+    is_pointwise,
     is_reduction,
     is_spatial,
     loads,
@@ -53,11 +54,11 @@ class AutoInline:
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: ir.Block = sch.get(block)
-        if not is_spatial(node) or find_only_store(node) is None:
+        if not is_pointwise(node) or find_only_store(node) is None:
             return [sch]
         if self.into_consumer and is_only_writer(sch, block) and not self.refusal(sch, block):
             sch.compute_inline(block)
-        elif self.into_producer and len(node.reads) == 1:
+        elif self.into_producer and node.iters and len(node.reads) == 1:
             try:
                 sch.reverse_compute_inline(block)
             except ScheduleError:
@@ -71,6 +72,8 @@ class AutoInline:
         reducing = any(is_reduction(u) for u in users)
         if not users:
             return "nothing reads it"
+        if not node.iters and (sch.get_loops(block) or any(not user.iters for user in users)):
+            return "it is opaque, or a block that reads it is"
         size = volume(node, "spatial") or 0
         repeated = len(users) > 1 or any((volume(user, "spatial") or 0) > size for user in users)
         if is_expensive(node) and (reducing or repeated):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
+from ..codegen.gpu.lower import LoweredGpu, lower_gpu
+from ..codegen.gpu.model import buffer_bytes
 from ..codegen.lower.model import count_copies
 from ..errors import ScheduleError
-from ..ir import Block, numpy_dtype
+from ..ir import Block, Program, numpy_dtype
 from ..ir.annotations import UNROLL
 from ..schedule import Schedule
 from ..target import Target
@@ -55,3 +58,25 @@ class Buildable:
         size = sum(math.prod(b.shape) * numpy_dtype(b.dtype).itemsize for b in state.allocs)
         if size > self.most_bytes:
             raise ScheduleError(f"the buffers take {size} bytes, more than {self.most_bytes}")
+
+
+@dataclass(frozen=True)
+class BuildableOnGpu:
+    """Refuse what is no kernel of the target: unbound loops, races, too many threads or too much shared
+    memory; and what does not fit the registers of a thread."""
+
+    def __call__(self, sch: Schedule, target: Target) -> None:
+        lowered, gpu = lower_candidate(sch.program, target), target.gpu
+        # A device that runs one warp at a time (a CPU) has memory instead of more registers.
+        if gpu is None or gpu.registers <= gpu.max_registers * gpu.warp:
+            return
+        for kernel in lowered.kernels:
+            words = sum([-(-buffer_bytes(b) // 4) for b in kernel.local])
+            if words > gpu.max_registers:
+                raise ScheduleError(f"a thread would need {words} registers, more than {gpu.max_registers}")
+
+
+@lru_cache(maxsize=64)
+def lower_candidate(program: Program, target: Target) -> LoweredGpu:
+    """The kernels of a candidate: checks and what ranks candidates ask for the same."""
+    return lower_gpu(program, target, checked=False)

@@ -54,14 +54,7 @@ class FuseRows:
         return [*attempt(sch, lambda s: self.fuse_rows(s, chain, rows, target)), sch]
 
     def fuse_rows(self, sch: Schedule, chain: list[Block], rows: int, target: Target) -> None:
-        blocks = [sch.get_block(b.name) for b in chain]
-        # A block that is an output cannot go to its consumers, but these can come to it.
-        ways: list[tuple[Move, list[BlockRV]]]
-        ways = [(Schedule.compute_at, blocks[::-1]), (Schedule.reverse_compute_at, blocks)]
-        best = max(ways, key=lambda way: len(gather_rows(sch.fork(), *way, rows)[1]))
-        row, moved = gather_rows(sch, *best, rows)
-        if len(moved) < 2:
-            raise ScheduleError("no block can be moved to the rows of another")
+        row, moved = gather_moved_rows(sch, chain, rows)
         for block in moved:
             self.schedule_row(sch, block, rows, target)
         if math.prod([extent(it) or 1 for it in chain[-1].iters[:rows]]) > 1:
@@ -79,6 +72,19 @@ class FuseRows:
             sch.decompose_reduction(block, sch.get_loops(block, terms)[0])
         for each in done:
             sch.annotate(each, CLAIMED.key, "FuseRows")
+
+
+def gather_moved_rows(sch: Schedule, chain: list[Block], rows: int) -> tuple[LoopRV, list[BlockRV]]:
+    """As many blocks of a chain as can be in one loop over their rows; an error if that is one."""
+    blocks = [sch.get_block(b.name) for b in chain]
+    # A block that is an output cannot go to its consumers, but these can come to it.
+    ways: list[tuple[Move, list[BlockRV]]]
+    ways = [(Schedule.compute_at, blocks[::-1]), (Schedule.reverse_compute_at, blocks)]
+    best = max(ways, key=lambda way: len(gather_rows(sch.fork(), *way, rows)[1]))
+    row, moved = gather_rows(sch, *best, rows)
+    if len(moved) < 2:
+        raise ScheduleError("no block can be moved to the rows of another")
+    return row, moved
 
 
 def gather_rows(sch: Schedule, move: Move, blocks: list[BlockRV], rows: int) -> tuple[LoopRV, list[BlockRV]]:

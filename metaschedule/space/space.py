@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
 from ..errors import ScheduleError
 from ..ir import INSTRUCTIONS, Program, blocks, structural_hash
+from ..markup import html
 from ..schedule import BlockRV, Schedule, Trace
 from ..target import Target, resolve
 from ..validation import Randomness, check_arguments, describe_value, random_numbers
@@ -122,6 +124,16 @@ class Space:
         for title in ("modules", "postprocessors", "checks"):
             lines += [f"  {title[:-1]} {part!r}" for part in getattr(self, title)]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The modules in their order, for notebooks."""
+        rows = [
+            (title[:-1], name_of(part), parameters_of(part))
+            for title in ("modules", "postprocessors", "checks")
+            for part in getattr(self, title)
+        ]
+        head = html.paragraph(f"Space {self.name} for {self.target}")
+        return html.view(head, html.table(["part", "name", "parameters"], rows))
 
     # --- generation ---
 
@@ -258,6 +270,13 @@ def apply_module(
 def name_of(part: Any) -> str:
     """What a module, post-processor or check is called."""
     return getattr(part, "name", None) or getattr(part, "__name__", None) or type(part).__name__
+
+
+def parameters_of(part: Any) -> str:
+    """The fields of a module that has some, as written."""
+    if not is_dataclass(part):
+        return ""
+    return ", ".join(f"{field.name}={getattr(part, field.name)!r}" for field in fields(part) if field.repr)
 
 
 class FunctionSpace:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 
+from .. import ir
 from ..affine.stride import stride
+from ..codegen.lower.model import INTERLEAVED
 from ..ir import Block
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Target
-from .block_predicates import extent, find_only_store, find_vector_iterator, is_spatial, loads
+from .block_predicates import EXPENSIVE, extent, find_only_store, find_vector_iterator, is_spatial, loads
 
 VECTORS = (1, 2, 4)  # hardware vectors in a vectorized loop
 CHUNKS = 8  # per core: what a parallel loop should have at least
+FORK = 4000  # cycles: a loop that takes less is not worth starting other threads, which takes 1 to 1.5 us
+COSTLY_CYCLES = 25  # of a vector of exponentials
+VECTOR_CYCLES = 2  # of a vector that is loaded and combined, in the second cache
 
 
 def schedule_stage(sch: Schedule, block: BlockRV, target: Target) -> None:
@@ -19,7 +24,18 @@ def schedule_stage(sch: Schedule, block: BlockRV, target: Target) -> None:
     moved to another place or not."""
     stage: Block = sch.get(block)
     if is_spatial(stage) and find_only_store(stage) is not None:
-        parallel_outside(sch, *vectorize_stage(sch, block, target), target)
+        outside = vectorize_stage(sch, block, target)
+        if count_cycles(stage, target) >= FORK:
+            parallel_outside(sch, *outside, target)
+
+
+def count_cycles(stage: Block, target: Target) -> float:
+    """About how long one thread takes for all vectors of a stage."""
+    store = find_only_store(stage)
+    assert store is not None
+    calls = [e for e in ir.subexpressions(store.value) if isinstance(e, ir.Call) and e.name in EXPENSIVE]
+    vectors = math.prod([extent(it) or 1 for it in stage.iters]) / target.lanes(store.buffer.dtype)
+    return vectors * (VECTOR_CYCLES * (1 + len(loads(stage))) + COSTLY_CYCLES * len(calls))
 
 
 def vectorize_stage(
@@ -50,7 +66,14 @@ def vectorize_stage(
     ]  # fmt: skip
     outer = [n for n in range(len(loops)) if n != column]
     inner = loops[column]
-    if across:
+    if across and sizes[column] in INTERLEAVED and stride(store, iters[across[-1]].var) == sizes[column]:
+        row = across[-1]  # vectors of neighbours, whose lanes are stored side by side
+        outer.remove(row)
+        last, columns = sch.split(loops[row], [None, min(sizes[row], lanes)])
+        sch.reorder(*[loops[n] for n in outer], last, inner, columns)
+        sch.unroll(inner)
+        size = sizes[row]
+    elif across:
         row = across[-1]
         outer.remove(row)
         whole, rows = sch.split(loops[row], [None, lanes])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from ..codegen import split_constants
 from ..cost import Analytical
@@ -13,15 +13,24 @@ from ..errors import ScheduleError
 from ..ir import Program, structural_hash
 from ..schedule import Schedule, Trace
 from ..target import Target
+from .bind_simply import bind_simply
 from .default import default
+from .gpu_rule import GpuRule
 from .pieces import Sketch, join_traces
 from .space import Space, SpaceLike
 
 DRAWS = 2  # of every sketch
+DRAWS_ON_GPU = 4  # fewer sketches, of more decisions
 KEPT = 3  # sketches that are looked at again
 ROUNDS = 3
 NEIGHBOURS = 5  # of each that is kept, in every round
 MOST_STEPS = 6000  # of traces, replayed by one of these loops; of longer traces there are fewer draws
+
+
+class Model(Protocol):
+    """What ranks candidates: the analytical cost model, or for a GPU a rule of thumb."""
+
+    def predict(self, programs: Sequence[Schedule | Program]) -> Any: ...
 
 
 @lru_cache(maxsize=8)
@@ -33,8 +42,9 @@ def default_space(target: Target) -> Space:
 def schedule_untuned(
     program: Program, target: Target, space: SpaceLike | None = None, seed: int = 0
 ) -> Schedule:
-    """Draw a few candidates of every sketch, walk downhill from the best, all by the analytical cost model.
-    The loops as written if the space has no candidate for them. A large program goes piece by piece."""
+    """Draw a few candidates of every sketch, walk downhill from the best, all by the analytical cost model,
+    or the rule of thumb for GPUs. The loops as written (on a GPU, bound) if the space has no better.
+    A large program goes piece by piece."""
     space = space or default_space(target)
     parts = space.pieces(program) if isinstance(space, Space) else []
     if len(parts) > 1:
@@ -48,10 +58,12 @@ def most_plausible(
 ) -> Schedule:
     """The best of some draws and of their neighbours; fewer draws, and no neighbours, if more than so many
     steps of traces would have to be replayed."""
-    model = Analytical(target)
+    on_gpu = target.gpu is not None
+    model: Model = GpuRule(target) if on_gpu else Analytical(target)
     rng = random.Random(seed)
-    drawn: list[tuple[int, Schedule]] = []
-    draws = DRAWS if sum(map(len, sketches)) <= most_steps else 1
+    drawn: list[tuple[int, Schedule]] = [(-1, bind_simply(program, target))] if on_gpu else []
+    draws = DRAWS_ON_GPU if on_gpu else DRAWS
+    draws = draws if sum(map(len, sketches)) <= most_steps else 1
     for number, sketch in enumerate(sketches):
         for _ in range(draws if sketch.decisions else 1):
             sch = replay_candidate(space, sketch, program, rng)
@@ -60,7 +72,8 @@ def most_plausible(
     for cost, (number, sch) in sorted(
         zip(predict_seconds(model, [sch for _, sch in drawn]), drawn), key=first
     ):
-        if len(leaders) < (KEPT if KEPT * ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps else 1):
+        kept = KEPT if KEPT * ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps and not on_gpu else 1
+        if len(leaders) < kept:
             leaders.setdefault(number, (cost, sch))
     best = [downhill(space, program, model, rng, *leader, most_steps) for leader in leaders.values()]
     return min(best, key=first)[1] if best else Schedule(program)
@@ -88,7 +101,7 @@ def first(pair: tuple[float, Any]) -> float:
 def downhill(
     space: SpaceLike,
     program: Program,
-    model: Analytical,
+    model: Model,
     rng: random.Random,
     cost: float,
     sch: Schedule,
@@ -116,7 +129,7 @@ def replay_candidate(
     return sch
 
 
-def predict_seconds(model: Analytical, candidates: Sequence[Schedule]) -> list[float]:
+def predict_seconds(model: Model, candidates: Sequence[Schedule]) -> list[float]:
     """Seconds of the kernels; what is done with constants at build time costs nothing."""
     if not candidates:
         return []

@@ -112,9 +112,10 @@ class Fit:
         return found[-1]
 
     def run(self) -> int:
-        """How many steps of a lane lie side by side in the register of the columns."""
+        """How many steps of a lane lie side by side in the register of the columns, in whichever order they
+        are added up: the pair of a lane of `vdpbf16ps` is elements 1 and 0."""
         name = self.operand_along(self.lanes[-1])[0].name
-        first = next(r for r in self.known.registers if r.name == name).at[0]
+        first = sorted(next(r for r in self.known.registers if r.name == name).at[0])
         return next((n for n, element in enumerate(first) if element != first[0] + n), len(first))
 
     @property

@@ -40,7 +40,7 @@ from .winograd_tiles import (
     LEAST_COLUMNS,
     LEAST_GAIN,
     LEAST_TERMS,
-    Window,
+    TapWindow,
     filter_tiles,
     find_result_block,
     tiles_of,
@@ -97,7 +97,7 @@ def filters(node: Block, columns: Var, target: Target) -> list[Filter]:
     return [f for f in found[::-1] if f.gain >= LEAST_GAIN]
 
 
-def best(window: Window) -> Filter | None:
+def best(window: TapWindow) -> Filter | None:
     """Tiles of the size with the fewest products."""
     each = -(-window.taps // max(1, window.phases))
 

@@ -29,7 +29,7 @@ READING = 8  # multiplications that take as long as reading a weight; measured
 
 
 @dataclass(frozen=True)
-class Window:
+class TapWindow:
     """A spatial iterator that a reduction iterator moves with: stride * along + dilation * tap."""
 
     along: Var
@@ -46,21 +46,21 @@ class Tiles:
     data: Load
     terms: list[Var]
     columns: list[Var]
-    windows: list[Window]
+    windows: list[TapWindow]
     sizes: list[int]
 
 
-def windows(node: Block, load: Load) -> list[Window]:
+def windows(node: Block, load: Load) -> list[TapWindow]:
     """The windows in which a factor is read, one for each dimension that has one."""
     sizes = {it.var: extent(it) or 1 for it in node.iters}
-    found: list[Window] = []
+    found: list[TapWindow] = []
     for index in load.indices:
         moved = {v: factor for v, factor in form_of(index).terms if isinstance(v, Var)}
         spatial = [it.var for it in node.iters if it.kind == "spatial" and it.var in moved]
         taps = [it.var for it in node.iters if it.kind == "reduce" and it.var in moved]
         if len(spatial) == len(taps) == 1 and min(moved.values()) >= 1:
             phases, rest = divmod(moved[spatial[0]], moved[taps[0]])
-            one = Window(spatial[0], sizes[spatial[0]], taps[0], sizes[taps[0]], 0 if rest else phases)
+            one = TapWindow(spatial[0], sizes[spatial[0]], taps[0], sizes[taps[0]], 0 if rest else phases)
             found.append(one)
     return found
 
@@ -86,11 +86,11 @@ def tiles_of(node: Block, target: Target) -> list[Tiles]:
     return []
 
 
-def best_sizes(found: list[Window], others: int) -> list[int]:
+def best_sizes(found: list[TapWindow], others: int) -> list[int]:
     """Sizes of tiles with the least to do for a transformed weight: it is multiplied once for each tile, and
     read. `others`: images of tiles. Empty if too few multiplications would be saved.
 
-    >>> x = Window(Var("h"), 14, Var("r"), 3, 1)
+    >>> x = TapWindow(Var("h"), 14, Var("r"), 3, 1)
     >>> best_sizes([x, x], 1)  # 36 * (16 tiles + 8) against 16 * (49 + 8)
     [4, 4]
     """

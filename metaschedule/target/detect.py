@@ -11,10 +11,12 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 
 from ..validation import check_arguments
+from .detect_gpu import NoDevice, detect_cuda, detect_opencl
 from .target import Target
 
 CPU = Path("/sys/devices/system/cpu")
@@ -54,6 +56,8 @@ def host_features() -> tuple[str, ...]:
 @check_arguments
 def missing_features(target: Target) -> list[str]:
     """Why code for `target` cannot run here: its architecture, or features this machine lacks."""
+    if target.gpu:
+        return missing_device(target)
     here = native()
     if target.arch != here.arch:
         return [f"architecture {target.arch} (this is {here.arch})"]
@@ -61,6 +65,17 @@ def missing_features(target: Target) -> list[str]:
         return []
     have = set(here.features)
     return [f for f in target.features if f[0] == "+" and f not in have]
+
+
+def missing_device(target: Target) -> list[str]:
+    """Why a kernel for a GPU cannot run here: there is no such device."""
+    try:
+        here = detect_cuda() if target.kind == "cuda" else detect_opencl()
+    except NoDevice as error:
+        return [str(error)]
+    if target.gpu and target.gpu.arch != here.arch:
+        return [f"architecture {target.gpu.arch} (here is {here.device}, {here.arch or 'OpenCL'})"]
+    return []
 
 
 def vectors(arch: str, features: tuple[str, ...]) -> tuple[int, int]:
@@ -107,7 +122,7 @@ def cpu_quota(root: Path = CGROUP) -> float | None:
     return limit / period if limit > 0 and period > 0 else None
 
 
-def caches(root: Path = CPU) -> dict[str, int]:
+def caches(root: Path = CPU) -> dict[str, Any]:
     """Data cache sizes: from /sys, else `getconf`'s values, else FALLBACK_CACHES, each on its own.
 
     A machine without a third level gets its second as the last one, so that l3 >= l2 always.

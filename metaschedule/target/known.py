@@ -5,6 +5,10 @@ A named target describes a class of machines, so its caches are typical of that 
 "x86-64-v4,cores=8,l2=2097152". Features that it has besides, or lacks, are options too, by LLVM's names:
 "x86-64-v4,+avx512vnni".
 
+GPUs are "cuda" and "opencl", the first such device of this machine, "cuda:sm_86", a typical device of an
+architecture, and "cuda:rtx-a4000", a device (`gpus.py`); their options are the figures of a `Gpu`:
+"cuda:sm_86,multiprocessors=84".
+
 The environment variable METASCHEDULE_TARGET says what "native" stands for, for kernels that other machines
 are to run and for tests of them.
 """
@@ -15,9 +19,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..validation import check_arguments
-from . import detect
+from . import detect, detect_gpu, gpus
+from .gpu import Gpu
 from .target import Target
 
 V1 = "64bit cmov cx8 fxsr mmx sse sse2"
@@ -42,7 +48,7 @@ def define_target(
     width, registers = detect.vectors(arch, signed)
 
     def make() -> Target:
-        sizes = {"l1": l1 << 10, "l2": l2 << 10, "l3": l3 << 10}
+        sizes: dict[str, Any] = {"l1": l1 << 10, "l2": l2 << 10, "l3": l3 << 10}
         triple = f"{arch}-{LINUX}"
         return Target(name, triple, cpu, signed, width, registers, detect.cores(), **sizes)
 
@@ -70,6 +76,41 @@ KNOWN: dict[str, Callable[[], Target]] = {
 }
 
 
+def define_gpu(name: str, device: str) -> Callable[[], Target]:
+    return lambda: make_gpu_target(name, gpus.describe(device))
+
+
+def make_gpu_target(name: str, gpu: Gpu) -> Target:
+    """A target around the figures of a GPU."""
+    return Target(
+        name=name,
+        triple="nvptx64-nvidia-cuda" if gpu.language == "cuda" else "spir64-unknown-unknown",
+        cpu=gpu.arch,
+        features=(),
+        vector_bytes=gpu.vector_bytes,
+        vector_registers=gpu.max_registers,
+        cores=gpu.multiprocessors,
+        l1=gpu.l1,
+        l2=gpu.l2,
+        l3=gpu.l2,
+        line=gpu.line,
+        gpu=gpu,
+    )
+
+
+KNOWN |= {f"cuda:{arch}": define_gpu(f"cuda:{arch}", device) for arch, device in gpus.TYPICAL.items()}
+DEVICES: dict[str, Callable[[], Target]] = {
+    name: define_gpu(name, device)
+    for device, (arch, *_) in gpus.DEVICES.items()
+    for name in [f"{'cuda' if arch in gpus.SM else 'opencl'}:{device}"]
+}
+# The first device of this machine; whoever asks where there is none is told what is missing.
+DETECTED: dict[str, Callable[[], Target]] = {
+    "cuda": lambda: make_gpu_target("cuda", detect_gpu.detect_cuda()),
+    "opencl": lambda: make_gpu_target("opencl", detect_gpu.detect_opencl()),
+}
+
+
 @check_arguments
 def resolve(target: str | Target = "native") -> Target:
     """A target from a name with options, or from a target (which is returned as it is).
@@ -80,6 +121,8 @@ def resolve(target: str | Target = "native") -> Target:
     1
     >>> resolve("aarch64,+dotprod").has("dotprod")
     True
+    >>> resolve("cuda:sm_86").gpu.max_threads, resolve("opencl:mi250x").gpu.warp
+    (1024, 64)
     """
     if isinstance(target, Target):
         return target
@@ -90,10 +133,35 @@ def resolve(target: str | Target = "native") -> Target:
 
 def find(text: str, known: Mapping[str, Callable[[], Target]]) -> Target:
     name, *options = (part.strip() for part in text.split(","))
-    if name not in known:
-        raise ValueError(f"unknown target {name!r}; known are {', '.join(known)}")
-    found = known[name]()
+    makers = {**known, **DETECTED, **DEVICES}
+    if name not in makers:
+        raise ValueError(f"unknown target {name!r}; known are {', '.join(makers)}")
+    found = makers[name]()
+    if found.gpu:
+        return with_gpu_options(found, found.gpu, options)
     return with_options(found, options) if options else found
+
+
+def with_gpu_options(target: Target, gpu: Gpu, options: list[str]) -> Target:
+    """A GPU's target with other figures than the name stands for."""
+    changes: dict[str, float] = {}
+    for option in options:
+        key, equals, text = (part.strip() for part in option.partition("="))
+        if not equals or key not in (*gpus.OPTIONS, *gpus.REAL_OPTIONS):
+            known = ", ".join(f"{o}=N" for o in (*gpus.OPTIONS, *gpus.REAL_OPTIONS))
+            raise ValueError(f"unknown option {option!r} of a GPU; known are {known}")
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 1 <= value < float("inf") or (key in gpus.OPTIONS and value != int(value)):
+            raise ValueError(f"target option {key!r} must be a positive number, got {text!r}")
+        changes[key] = value
+    if not changes:
+        return target
+    other = gpus.with_figures(gpu, changes)
+    named = replace(other, device=f"{gpu.device} with {', '.join(options)}")
+    return make_gpu_target(target.name, named)
 
 
 def with_options(target: Target, options: list[str]) -> Target:

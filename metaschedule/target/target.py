@@ -1,4 +1,5 @@
-"""`Target`: what a CPU is, as far as code generation, search spaces and the database care.
+"""`Target`: what a machine is, a CPU or a GPU, as far as code generation, search spaces and the database
+care.
 
 A target is plain data: it prints, hashes, goes through JSON and crosses processes. Where one comes
 from is `resolve` (names and options) and `detect` (this machine).
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from metaschedule.ir import numpy_dtype
+
+from .gpu import Gpu
 
 # The features that decide which kernel is fast; the others (virtualisation, cryptography) stay out
 # of `key`.
@@ -25,11 +28,15 @@ COMPUTE_FEATURES = frozenset(_COMPUTE.split())
 
 @dataclass(frozen=True, repr=False)
 class Target:
-    """One CPU. Sizes are in bytes; `l1` and `l2` belong to one core, `l3` is shared by all.
+    """One CPU or GPU. Sizes are in bytes; `l1` and `l2` belong to one core, `l3` is shared by all.
 
     `features` are LLVM's, with their sign ("+avx2", "-avx512f"); `vector_bytes` is the widest
     vector that is worth using and `vector_registers` how many of those there are. `cores` is the
     number of threads a kernel gets unless told otherwise, and part of `key`.
+
+    A GPU has its figures in `gpu`; of the others `cores` are its multiprocessors, `vector_bytes` is the
+    widest load of a thread, `vector_registers` are the registers of a thread, `l2` and `l3` are its last
+    cache.
     """
 
     name: str
@@ -43,10 +50,16 @@ class Target:
     l2: int
     l3: int
     line: int = 64
+    gpu: Gpu | None = None
+
+    @property
+    def kind(self) -> Literal["cpu", "cuda", "opencl"]:
+        """What kernels are written in: machine code of a CPU, CUDA, OpenCL."""
+        return self.gpu.language if self.gpu else "cpu"
 
     @property
     def arch(self) -> str:
-        """ "x86_64", "aarch64", "riscv64"."""
+        """ "x86_64", "aarch64", "riscv64", "nvptx64", "spir64"."""
         return self.triple.partition("-")[0]
 
     @property
@@ -66,7 +79,11 @@ class Target:
         >>> from metaschedule.target import resolve
         >>> resolve("x86-64-v3,cores=4").key
         'x86_64:x86-64-v3:avx+avx2+f16c+fma+sse4.1:32x16:c4'
+        >>> resolve("cuda:sm_80").key
+        'cuda:sm_80:NVIDIA A100-PCIE-40GB:m108'
         """
+        if self.gpu:
+            return f"{self.kind}:{self.gpu.arch}:{self.gpu.device}:m{self.gpu.multiprocessors}"
         present = sorted(f[1:] for f in self.features if f[0] == "+" and f[1:] in COMPUTE_FEATURES)
         vectors = f"{self.vector_bytes}x{self.vector_registers}"
         return f"{self.arch}:{self.cpu}:{'+'.join(present)}:{vectors}:c{self.cores}"
@@ -99,7 +116,9 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of plain values, for `json.dumps`."""
-        return asdict(self) | {"features": list(self.features)}
+        gpu = {"gpu": self.gpu.to_json()} if self.gpu else {}
+        plain = {name: value for name, value in asdict(self).items() if name != "gpu"}
+        return plain | {"features": list(self.features)} | gpu
 
     @staticmethod
     def from_json(data: dict[str, Any] | str) -> Target:
@@ -110,11 +129,15 @@ class Target:
             raise ValueError(f"not a target: {data!r:.200}")
         try:
             arguments: dict[str, Any] = values | {"features": tuple(values["features"])}
+            if arguments.get("gpu") is not None:
+                arguments["gpu"] = Gpu.from_json(arguments["gpu"])
             return Target(**arguments)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a complete target: {error}") from error
 
     def __str__(self) -> str:
+        if self.gpu:
+            return f"{self.name} ({self.gpu})"
         return (
             f"{self.name} ({self.cpu}, "
             f"{self.vector_registers} vectors of {8 * self.vector_bytes} bits, "

@@ -5,51 +5,150 @@ The mathematical ones want floats: cast integers first. `abs` takes integers too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from .. import ir
 from ..ir import all_of as conjunction
 from ..validation import check_arguments
 
 
-def _of_one(name: str) -> Callable[[ir.Operand], ir.Expr]:
-    def function(x: ir.Operand) -> ir.Expr:
-        return ir.call(name, x)
-
-    function.__name__ = function.__qualname__ = name
-    return function
+def exp(x: ir.Operand) -> ir.Expr:
+    """e to the power of x."""
+    return ir.call("exp", x)
 
 
-exp = _of_one("exp")
-exp2 = _of_one("exp2")
-expm1 = _of_one("expm1")
-log = _of_one("log")
-log2 = _of_one("log2")
-log10 = _of_one("log10")
-log1p = _of_one("log1p")
-sqrt = _of_one("sqrt")
-rsqrt = _of_one("rsqrt")
-sin = _of_one("sin")
-cos = _of_one("cos")
-tan = _of_one("tan")
-asin = _of_one("asin")
-acos = _of_one("acos")
-atan = _of_one("atan")
-sinh = _of_one("sinh")
-cosh = _of_one("cosh")
-tanh = _of_one("tanh")
-erf = _of_one("erf")
-sigmoid = _of_one("sigmoid")
-floor = _of_one("floor")
-ceil = _of_one("ceil")
-round = _of_one("round")
-trunc = _of_one("trunc")
-abs = _of_one("abs")
-isnan = _of_one("isnan")
-isinf = _of_one("isinf")
+def exp2(x: ir.Operand) -> ir.Expr:
+    """2 to the power of x."""
+    return ir.call("exp2", x)
+
+
+def expm1(x: ir.Operand) -> ir.Expr:
+    """`exp(x) - 1`, exact for small x."""
+    return ir.call("expm1", x)
+
+
+def log(x: ir.Operand) -> ir.Expr:
+    """The natural logarithm."""
+    return ir.call("log", x)
+
+
+def log2(x: ir.Operand) -> ir.Expr:
+    """The logarithm to base 2."""
+    return ir.call("log2", x)
+
+
+def log10(x: ir.Operand) -> ir.Expr:
+    """The logarithm to base 10."""
+    return ir.call("log10", x)
+
+
+def log1p(x: ir.Operand) -> ir.Expr:
+    """`log(1 + x)`, exact for small x."""
+    return ir.call("log1p", x)
+
+
+def sqrt(x: ir.Operand) -> ir.Expr:
+    """The square root."""
+    return ir.call("sqrt", x)
+
+
+def rsqrt(x: ir.Operand) -> ir.Expr:
+    """`1 / sqrt(x)`."""
+    return ir.call("rsqrt", x)
+
+
+def sin(x: ir.Operand) -> ir.Expr:
+    """The sine, of radians."""
+    return ir.call("sin", x)
+
+
+def cos(x: ir.Operand) -> ir.Expr:
+    """The cosine, of radians."""
+    return ir.call("cos", x)
+
+
+def tan(x: ir.Operand) -> ir.Expr:
+    """The tangent, of radians."""
+    return ir.call("tan", x)
+
+
+def asin(x: ir.Operand) -> ir.Expr:
+    """The arc sine, in radians."""
+    return ir.call("asin", x)
+
+
+def acos(x: ir.Operand) -> ir.Expr:
+    """The arc cosine, in radians."""
+    return ir.call("acos", x)
+
+
+def atan(x: ir.Operand) -> ir.Expr:
+    """The arc tangent, in radians."""
+    return ir.call("atan", x)
+
+
+def sinh(x: ir.Operand) -> ir.Expr:
+    """The hyperbolic sine."""
+    return ir.call("sinh", x)
+
+
+def cosh(x: ir.Operand) -> ir.Expr:
+    """The hyperbolic cosine."""
+    return ir.call("cosh", x)
+
+
+def tanh(x: ir.Operand) -> ir.Expr:
+    """The hyperbolic tangent."""
+    return ir.call("tanh", x)
+
+
+def erf(x: ir.Operand) -> ir.Expr:
+    """The error function."""
+    return ir.call("erf", x)
+
+
+def sigmoid(x: ir.Operand) -> ir.Expr:
+    """`1 / (1 + exp(-x))`."""
+    return ir.call("sigmoid", x)
+
+
+def floor(x: ir.Operand) -> ir.Expr:
+    """The largest integer that is not above x, as a float."""
+    return ir.call("floor", x)
+
+
+def ceil(x: ir.Operand) -> ir.Expr:
+    """The smallest integer that is not below x, as a float."""
+    return ir.call("ceil", x)
+
+
+def round(x: ir.Operand) -> ir.Expr:
+    """The nearest integer, ties to even, as a float."""
+    return ir.call("round", x)
+
+
+def trunc(x: ir.Operand) -> ir.Expr:
+    """x without its fraction, as a float."""
+    return ir.call("trunc", x)
+
+
+def abs(x: ir.Operand) -> ir.Expr:
+    """The absolute value, of floats and integers."""
+    return ir.call("abs", x)
+
+
+def isnan(x: ir.Operand) -> ir.Expr:
+    """Whether x is not a number."""
+    return ir.call("isnan", x)
+
+
+def isinf(x: ir.Operand) -> ir.Expr:
+    """Whether x is an infinity of either sign."""
+    return ir.call("isinf", x)
 
 
 def pow(x: ir.Operand, y: ir.Operand) -> ir.Expr:
+    """x to the power of y."""
     return ir.call("pow", x, y)
 
 

@@ -158,6 +158,7 @@ def sum(value: ir.Operand, axis: Any) -> ir.Expr:
 
 
 def prod(value: ir.Operand, axis: Any) -> ir.Expr:
+    """The product over an axis, or over several; 1 of nothing."""
     return reduce_over(PROD, value, axis)
 
 

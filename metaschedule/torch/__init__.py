@@ -13,6 +13,7 @@ from .artefact import Artefact, compile, load
 from .backend import backend, refresh, register
 from .explain import explain, tune
 from .fallback import NotCaptured
+from .optimize import Optimized, optimize
 from .packed import unpack
 from .profile import profile
 

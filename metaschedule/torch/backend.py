@@ -8,6 +8,7 @@ of ours), with a warning.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
@@ -15,42 +16,66 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from threading import Event
+from typing import Any, Protocol
 
 import torch
 import torch._dynamo
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import TracingContext
+from torch.export import ExportedProgram
 
 from .. import database as databases
+from ..ir import Program, structural_hash
 from ..runtime import KernelError
-from ..target import resolve
-from .capture import capture, decompositions
+from ..target import Target, resolve
+from .background import Background
+from .capture import capture, capture_exported, decompositions, source_of
 from .copies import copy_inputs
+from .eager import FASTER, follow_choices
 from .fallback import GradientsRequired, attempt, give_up
 from .graph import Graph, Spec
-from .kernels import Compiler
+from .graph_key import Source
+from .kernels import Compiler, name_model
+from .passes.narrow_weights import Narrowing
 from .pipeline import fuse_graph
 from .plan import EagerStep, Plan, plan_calls
+from .plan_cache import find_plan, keep_plan, plan_key, share_constants
 from .runner import Runner, Unexpected
+from .sizes import Family, size_class
+from .symbols import Symbols
 from .tasks import open_database, tasks, tune_programs
 from .weights import Weights
 
 log = logging.getLogger("metaschedule")
-MOST_SHAPES = 8  # that one graph is specialised to
+MOST_SHAPES = 64  # that one graph is specialised to at a time: kernels are shared, plans are a few kilobytes
 MOST_CHANGES = 8  # of weights, until they count as inputs
+WAIT, EAGERLY = "wait", "eager"  # until kernels are compiled
 MOST_PLANS = 3  # of one specialisation, when eager steps give other results than were planned
 
 
 @dataclass(frozen=True)
 class Options:
     """`database` has the records of tuned programs. With `trials` a first call tunes for that long, per
-    program; otherwise it never does. `strict` raises what would otherwise let a graph run in eager."""
+    program; otherwise it never does. `strict` raises what would otherwise let a graph run in eager. `weights`
+    of products become "int8" ("int8:64": with a scale for each 64) or "bfloat16" in memory. `startup` says
+    what calls do for which nothing is compiled yet: "wait" for it, or run in "eager" while that is done in
+    the background."""
 
     database: str | os.PathLike[str] | databases.Database | None = None
     trials: int | None = None
     strict: bool = False
+    weights: str | None = None
+    startup: str = WAIT
+
+    def __post_init__(self) -> None:
+        if self.startup not in (WAIT, EAGERLY):
+            raise ValueError(f'option startup must be "{WAIT}" or "{EAGERLY}", got {self.startup!r}')
+
+    @property
+    def narrowing(self) -> Narrowing | None:
+        return None if self.weights is None else Narrowing.parse(self.weights)
 
 
 def options_of(given: Mapping[str, Any] | None) -> Options:
@@ -58,7 +83,9 @@ def options_of(given: Mapping[str, Any] | None) -> Options:
     unknown = sorted(set(given or {}) - set(known))
     if unknown:
         raise ValueError(f"no option {', '.join(unknown)}; there are {', '.join(known)}")
-    return Options(**(given or {}))
+    options = Options(**(given or {}))
+    _ = options.narrowing  # or an error, now
+    return options
 
 
 Build = Callable[[Graph], Callable[..., Any] | None]
@@ -72,7 +99,7 @@ def backend(
 ) -> Callable[..., Any]:
     """What Dynamo calls with each graph of a model."""
     chosen = options_of(options)
-    return functional(module, inputs, lambda graph: build_runner(graph, chosen), chosen.strict)
+    return functional(module, inputs, RunnerBuild(chosen), chosen.strict, startup=chosen.startup)
 
 
 def functional(
@@ -81,16 +108,17 @@ def functional(
     build: Build,
     strict: bool = False,
     copy: bool = False,
+    startup: str = WAIT,
 ) -> Callable[..., Any]:
     """A graph of Dynamo that will run as what `build` makes of it; in eager, if that is nothing. With `copy`
-    it gets copies of the inputs that it writes to."""
+    it gets copies of the inputs that it writes to. `startup` is that of `Options`."""
     written = set(range(len(inputs)))
 
     def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Specialised:
         if len(metadata().input_info) == len(inputs):
             written.clear()
             written.update(n for n, info in enumerate(metadata().input_info) if info.mutates_data)
-        return Specialised(functional, weights_among_inputs(), build, strict)
+        return Specialised(functional, weights_among_inputs(), build, strict, startup)
 
     def make() -> Callable[..., Any]:
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
@@ -98,7 +126,10 @@ def functional(
         keep_assertions(module)
         with scalars_as_tensors(module):
             return aot_autograd(
-                fw_compiler=refuse_gradients, inference_compiler=compile, decompositions=decompositions()
+                fw_compiler=refuse_gradients,
+                inference_compiler=compile,
+                decompositions=decompositions(),
+                keep_inference_input_mutations=True,  # which a graph makes itself, in place if it can
             )(module, inputs)
 
     run = attempt(make, strict) or module.forward
@@ -154,17 +185,75 @@ def metadata() -> Any:
     return found
 
 
+@dataclass(frozen=True)
+class RunnerBuild:
+    """Builds runners with these options; `find` gives one whose plan is in the cache on disk."""
+
+    options: Options
+
+    def __call__(self, graph: Graph, stop: Event | None = None) -> Runner:
+        return Runner(build_plan(graph, self.options, machine_of("native"), stop))
+
+    def find(self, source: Source) -> Runner | None:
+        plan = find_kept_plan(source, self.options, machine_of("native"))
+        return None if plan is None else Runner(plan)
+
+
 def build_runner(graph: Graph, options: Options) -> Runner:
-    """Compile a graph, after tuning it if that is asked for."""
-    threads = torch.get_num_threads()
+    return RunnerBuild(options)(graph)
+
+
+def find_kept_plan(source: Source, options: Options, target: Target) -> Plan | None:
+    """The plan of a graph that a process has made before, with the same options."""
+    if options.trials:
+        return None
+    with open_database(options.database, readonly=True) as database:
+        key = plan_key(source, database, options.weights)
+        plan = None if key is None else find_plan(key, source, target, database)
+    if plan is not None:
+        report(plan)
+    return plan
+
+
+def plan_exported(exported: ExportedProgram, options: Options, target: Target) -> Plan:
+    """The plan of an exported model, for inputs like its examples."""
+    source = source_of(exported)
+    if (found := find_kept_plan(source, options, target)) is not None:
+        return found
+    graph = capture_exported(exported)
+    graph.source = source
+    return build_plan(graph, options, target)
+
+
+def build_plan(graph: Graph, options: Options, target: Target, stop: Event | None = None) -> Plan:
+    """Compile a graph, after tuning it if that is asked for. `stop` is that of `build_all`."""
+    source, family = graph.source, graph.family
+    graph.narrowing = options.narrowing
     parts = fuse_graph(graph)
+    if family is not None:
+        family.narrowing = graph.narrowing
+        family.share_constants(graph)
     with open_database(options.database, readonly=not options.trials) as database:
         if options.trials:
             tune_programs(tasks([parts]), database=database, trials=options.trials)
-        target = resolve("native").with_cores(threads)
-        plan = plan_calls(parts, Compiler(target, database), threads)
+        compiler = Compiler(target, database, name_model(parts.programs.values()), stop)
+        known = {h: compiler.describe_records(h) for h in map(structural_hash, parts.programs.values())}
+        parts = follow_choices(parts, compiler)
+        compile = compiler if family is None else lambda programs: family.compile(programs, compiler)
+        plan = plan_calls(parts, compile, target.cores)
+        if source is not None:
+            given = [arg for arg in source.args if isinstance(arg, torch.Tensor)]
+            places = share_constants(plan, given)
+            if family is None and (key := plan_key(source, database, options.weights)) is not None:
+                keep_plan(key, plan, source, places, compiler, known)
     report(plan)
-    return Runner(plan)
+    return plan
+
+
+def machine_of(target: Target | str) -> Target:
+    """The target; as "native" this machine with as many cores as torch uses threads."""
+    found = resolve(target)
+    return found.with_cores(torch.get_num_threads()) if target == "native" else found
 
 
 def report(plan: Plan) -> None:
@@ -172,18 +261,25 @@ def report(plan: Plan) -> None:
     eager = [step for step in plan.steps if isinstance(step, EagerStep)]
     for target in dict.fromkeys(step.target for step in eager):
         same = [step for step in eager if step.target is target]
-        log.warning("%s runs in eager (%d times): %s", target, len(same), same[0].why)
+        level = logging.INFO if all(step.why == FASTER for step in same) else logging.WARNING
+        log.log(level, "%s runs in eager (%d times): %s", target, len(same), same[0].why)
+
+
+class OnlyLooking(Exception):
+    """Raised by whoever takes the place of a runner and leaves the call to eager."""
 
 
 Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Specialisation:
-    """`runner` takes the arguments of these numbers; without one the graph runs in eager."""
+    """`runner` takes the arguments of these numbers; without one the graph runs in eager. `used` says when
+    it was the last time."""
 
     runner: Callable[..., Any] | None
     inputs: tuple[int, ...] = ()
+    used: int = 0
 
 
 EAGER = Specialisation(None)
@@ -199,7 +295,12 @@ class Specialised:
     _boxed_call = True  # AOTAutograd passes the arguments as one list
 
     def __init__(
-        self, module: torch.fx.GraphModule, weights: Sequence[int], build: Build, strict: bool = False
+        self,
+        module: torch.fx.GraphModule,
+        weights: Sequence[int],
+        build: Build,
+        strict: bool = False,
+        startup: str = WAIT,
     ) -> None:
         self.module, self.build, self.strict = module, build, strict
         self.places = list(weights)
@@ -208,12 +309,17 @@ class Specialised:
         self.known: dict[Key, Specialisation] = {}
         self.seen: dict[str, Sequence[Spec]] = {}  # what eager steps gave that was not planned
         self.changes = 0  # of weights
-        self.full = False  # no more shapes
+        self.symbols = Symbols(module)
+        self.families: dict[tuple[int, ...], Family] = {}  # of kernels, by classes of sizes
+        self.clock = itertools.count(1)
         self.lock = threading.Lock()
+        self.background = Background() if startup == EAGERLY else None
         EVERY.add(self)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         found = self._find(args)
+        if found is None and self.background is not None:
+            return self._run_eagerly(args, self.background)
         if found is None:
             with self.lock:
                 found = self._find(args) or self._specialise(args)
@@ -223,15 +329,34 @@ class Specialised:
             return found.runner([args[i] for i in found.inputs])
         except KernelError as failure:
             return self._fail(args, failure)
+        except OnlyLooking:
+            return self.module(*args)
         except Unexpected as surprise:
             with self.lock:
                 self._plan_again(args, surprise)
             return self(args)
 
+    def _run_eagerly(self, args: list[Any], background: Background) -> list[Any]:
+        """By torch, while what is missing is compiled."""
+        if (failure := background.take_failure()) is not None:  # of a strict one
+            raise failure
+        given = list(args)
+        background.start(lambda: self.prepare(given))
+        return self.module(*args)
+
+    def prepare(self, args: list[Any]) -> None:
+        """Compile for arguments like these, before they come."""
+        with self.lock:
+            if self._find(args) is None:
+                self._specialise(args)
+
     def _find(self, args: list[Any]) -> Specialisation | None:
         if self.weights is None or not self.weights.are_same(args):
             return None
-        return self.known.get(self._key(args)) or (EAGER if self.full else None)
+        found = self.known.get(self._key(args))
+        if found is not None:
+            found.used = next(self.clock)
+        return found
 
     def _key(self, args: Sequence[Any]) -> Key:
         """What a specialisation is for, besides weights: shapes and strides, numbers."""
@@ -244,7 +369,8 @@ class Specialised:
             self._settle_weights(args)
         key = self._key(args)
         if key not in self.known:
-            self.known = {**self.known, key: self._build(args)}
+            built = self._build(args)
+            self.known = {**self.known, key: built}
         del before
         return self.known[key]
 
@@ -254,6 +380,7 @@ class Specialised:
         if changed:
             self.changes += 1
             self.known = {key: found for key, found in self.known.items() if found.runner is None}
+            self.families = {}
             if self.changes > MOST_CHANGES:
                 log.warning("weights keep changing: those that do are inputs from now on")
                 self.places = [place for place in self.places if place not in changed]
@@ -261,14 +388,54 @@ class Specialised:
         self.others = [i for i in range(len(args)) if i not in set(self.places)]
 
     def _build(self, args: list[Any]) -> Specialisation:
-        if len(self.known) >= MOST_SHAPES:
-            log.warning("more than %d shapes of one graph: the others run in eager", MOST_SHAPES)
-            self.full = True
-            return EAGER
-        graph = lambda: capture(self.module, args, self.places, self.seen)  # noqa: E731
-        runner = attempt(lambda: self.build(graph()), self.strict)
+        while len(self.known) >= MOST_SHAPES:  # out with what was not used for longest
+            oldest = min(self.known, key=lambda key: self.known[key].used)
+            self.known = {key: found for key, found in self.known.items() if key != oldest}
+
+        def make() -> Callable[..., Any] | None:
+            source = Source(self.module, args, self.places, dict(self.seen), self.weights)
+            family = self._family(args)
+            find = self.build.find if isinstance(self.build, RunnerBuild) and family is None else None
+            if find is not None and (found := find(source)) is not None:
+                return found
+            captured = capture(self.module, args, self.places, self.seen)
+            captured.family, captured.source = family, source
+            if isinstance(self.build, RunnerBuild) and self.background is not None:
+                return self.build(captured, self.background.stop)
+            return self.build(captured)
+
+        runner = attempt(make, self.strict)
         tensors = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and i not in self.places]
-        return Specialisation(runner, tuple(tensors))
+        return Specialisation(runner, tuple(tensors), next(self.clock))
+
+    def _family(self, args: list[Any]) -> Family | None:
+        """The kernels for sizes like those of a call, if the graph is for several."""
+        sizes = self.symbols.values(args)
+        if not sizes:
+            return None
+        key = tuple([size_class(size) for size in sizes.values()])
+        if key not in self.families:
+            places = list(self.places)
+
+            def programs_of(other: list[Any] | None) -> list[Program]:
+                if other is None:
+                    return []
+                try:
+                    graph = capture(self.module, other, places, {})
+                    graph.narrowing = self.families[key].narrowing
+                    return list(fuse_graph(graph).programs.values())
+                except Exception as error:  # a size that the model does not take
+                    log.debug("no graph of other sizes: %s", error)
+                    return []
+
+            def siblings() -> Iterator[list[Program]]:
+                yield from map(programs_of, self.symbols.arguments_of_other_sizes(args, places))
+
+            def largest() -> list[Program]:
+                return programs_of(self.symbols.arguments_of_class(args, places))
+
+            self.families[key] = Family(siblings, largest)
+        return self.families[key]
 
     def _plan_again(self, args: list[Any], surprise: Unexpected) -> None:
         """Take what an eager step really gives into account; if that does not help, run in eager."""
@@ -282,9 +449,9 @@ class Specialised:
             self.known = {**self.known, key: EAGER}
         else:
             self.seen[surprise.name] = surprise.results
-            others = {k: found for k, found in self.known.items() if k != key}
-            self.known = others
-            self.known = {**others, key: self._build(args)}
+            self.known = {k: found for k, found in self.known.items() if k != key}
+            built = self._build(args)
+            self.known = {**self.known, key: built}
 
     def _fail(self, args: list[Any], failure: KernelError) -> list[Any]:
         """A kernel has failed: eager says why, in its own words."""
@@ -296,10 +463,20 @@ class Specialised:
         """Read all weights again at the next call."""
         with self.lock:
             self.weights = None
+            self.families = {}
             self.known = {key: found for key, found in self.known.items() if found.runner is None}
 
 
-EVERY: weakref.WeakSet[Specialised] = weakref.WeakSet()
+class Refreshable(Protocol):
+    """Something compiled, with weights built in."""
+
+    @property
+    def weights(self) -> Weights | None: ...
+
+    def refresh(self) -> None: ...
+
+
+EVERY: weakref.WeakSet[Refreshable] = weakref.WeakSet()
 
 
 def refresh(model: torch.nn.Module | None = None) -> None:

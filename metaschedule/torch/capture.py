@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -22,10 +22,13 @@ from torch.utils._pytree import tree_leaves
 
 from .decompositions import DECOMPOSITIONS
 from .fallback import NotCaptured, about
-from .graph import Graph, Spec, spec_of
+from .graph import Graph, Spec, Value, spec_of, values_in
+from .graph_key import Source
 from .lowering import LOWERINGS
 
+MOST_NESTED = 4  # composite operators in composite operators
 # Whose strides are those of memory, not of the tensor.
+WRITE = torch.ops.aten.copy_.default  # at the end of a graph, to an input
 METADATA = torch.ops.aten._assert_tensor_metadata.default  # of what is traced: it held
 READS_MEMORY = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default)
 
@@ -39,8 +42,25 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     } | DECOMPOSITIONS
 
 
+def composites(exported: ExportedProgram) -> dict[Any, Callable[..., Any]]:
+    """What torch itself computes by other operators: exporting leaves them, `torch.compile` does not, and a
+    model is to have the same programs, and records, by either."""
+    targets = {n.target for n in exported.graph_module.graph.nodes if isinstance(n.target, OpOverload)}
+    return {op: partial(decompose, op) for op in targets if op._can_decompose()}
+
+
+def decompose(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """Not by `op.decompose`, which asks the table again that this is in."""
+    return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
 def draws(op: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    """Whether an operator draws random numbers itself. Recurrent layers and attention, which may call
+    dropout, are composed of operators of which each says it."""
+    composed = isinstance(op, OpOverload) and torch._C._dispatch_has_kernel_for_dispatch_key(
+        op.name(), "CompositeImplicitAutograd"
+    )
+    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()) and not composed
 
 
 def capture(
@@ -74,18 +94,28 @@ def capture(
 
 def capture_exported(exported: ExportedProgram) -> Graph:
     """The graph of an exported model, for inputs like its examples."""
-    exported = exported.run_decompositions(decompositions())
-    signature = exported.graph_signature
-    kinds = {spec.kind for spec in signature.output_specs}
+    for _ in range(MOST_NESTED):  # what one composite is made of may be another
+        with torch.no_grad():  # attention is made of other operators where gradients may be asked for
+            exported = exported.run_decompositions({**decompositions(), **composites(exported)})
+        if not composites(exported):
+            break
+    kinds = {spec.kind for spec in exported.graph_signature.output_specs}
     if kinds != {OutputKind.USER_OUTPUT}:
         raise NotCaptured(
             "the exported model changes its buffers or inputs; export one that returns them instead"
         )
+    source = source_of(exported)
+    return capture(source.module, source.args, source.constants)
+
+
+def source_of(exported: ExportedProgram) -> Source:
+    """The module of an exported model with its weights and examples as arguments."""
+    signature = exported.graph_signature
     state = {**exported.state_dict, **exported.constants}
     examples = iter(tree_leaves(exported.example_inputs))
     own = [spec.kind is InputKind.USER_INPUT for spec in signature.input_specs]
     args = [next(examples) if mine else state[str(s.target)] for mine, s in zip(own, signature.input_specs)]
-    return capture(exported.graph_module, args, [i for i, mine in enumerate(own) if not mine])
+    return Source(exported.graph_module, args, [i for i, mine in enumerate(own) if not mine])
 
 
 class Recorder(torch.fx.Interpreter):
@@ -105,6 +135,7 @@ class Recorder(torch.fx.Interpreter):
         self.values: dict[torch.fx.Node, Any] = {}
         given = [a.detach() if isinstance(a, torch.Tensor) else a for a in args]
         self.given = dict(zip([n for n in module.graph.nodes if n.op == "placeholder"], given, strict=True))
+        self.writes: dict[Value, Value] = {}  # of inputs, at the end
         self.constants = {node for i, node in enumerate(self.given) if i in set(constants)}
 
     def run_node(self, n: torch.fx.Node) -> Any:
@@ -114,7 +145,8 @@ class Recorder(torch.fx.Interpreter):
             return self.add_input(n, self.fetch_attr(str(n.target)), constant=True)
         if n.op == "output":
             outputs = n.args[0] if isinstance(n.args[0], (list, tuple)) else [n.args[0]]
-            self.recorded.outputs = self.ours(list(outputs))
+            self.recorded.outputs = [*self.ours(list(outputs)), *self.writes.values()]
+            self.recorded.written = list(self.writes)
             return None
         with about(f"{n.name} = {n.target}"):
             if n.target is operator.getitem and n.args[0] in self.values:
@@ -126,6 +158,9 @@ class Recorder(torch.fx.Interpreter):
             except (DynamicOutputShapeException, DataDependentOutputException) as why:
                 raise NotCaptured(f"{n.target} gives what depends on values: a shape, or a number") from why
             return self.record(n, n.target, result) if isinstance(n.target, OpOverload) else result
+
+    def is_input(self, argument: Any) -> bool:
+        return isinstance(argument, torch.fx.Node) and self.values.get(argument) in self.recorded.inputs
 
     def reads_tensors(self, node: torch.fx.Node) -> bool:
         return any(read in self.values for read in node.all_input_nodes)
@@ -143,6 +178,12 @@ class Recorder(torch.fx.Interpreter):
 
     def record(self, node: torch.fx.Node, target: OpOverload, result: Any) -> Any:
         """Write a call down; gives its results as they will be."""
+        if target is WRITE and self.is_input(node.args[0]) and not node.users:
+            written, value = self.ours(node.args[:2])
+            self.writes[written] = value
+            return result
+        if not self.writes.keys().isdisjoint(values_in(self.ours((node.args, node.kwargs)))):
+            raise NotCaptured(f"{target} reads an input that has been written to")
         if target._schema.is_mutable:
             raise NotCaptured(f"{target} writes to what it is given")
         if not tensors_in(result) and (

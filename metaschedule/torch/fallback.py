@@ -14,6 +14,8 @@ from typing import TypeVar
 
 from torch._dynamo.exc import RestartAnalysis
 
+from ..measure.build import Cancelled
+
 log = logging.getLogger("metaschedule")
 T = TypeVar("T")
 
@@ -51,7 +53,7 @@ def attempt(make: Callable[[], T], strict: bool = False) -> T | None:
     """
     try:
         return make()
-    except RestartAnalysis:  # not an error: Dynamo's way to trace again
+    except (RestartAnalysis, Cancelled):  # no errors: Dynamo's way to trace again; the end of the process
         raise
     except Exception as error:
         if strict and not isinstance(error, GradientsRequired):

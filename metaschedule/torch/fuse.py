@@ -43,6 +43,7 @@ from ..te.lower import program_between
 from .fallback import about
 from .graph import Graph, Node, Spec, Value, Window, map_values, values_in
 from .lowering import LOWERINGS, Kind, NotLowered, lower
+from .own_programs import OWN_PROGRAMS
 from .rows import join_rows
 from .windows import CUTS, whole, window_of
 
@@ -53,11 +54,13 @@ MOVING = (Kind.VIEW, Kind.INJECTIVE)
 
 @dataclass(frozen=True)
 class Facts:
-    """What fusion asks about a node. `eager` is why it has no program, empty if it has one."""
+    """What fusion asks about a node. `eager` is why it has no program, empty if it has one. One of its `own`
+    it shares with no other node."""
 
     kind: Kind
     costly: bool = False
     eager: str = ""
+    own: bool = False
 
 
 class Group:
@@ -70,6 +73,7 @@ class Group:
         self.kind = facts.kind
         self.costly = facts.costly
         self.eager = facts.eager
+        self.own = facts.own
         self.anchor = node if facts.kind >= Kind.REDUCTION else None
         self.outputs: list[Value] = []  # results that others read
 
@@ -143,6 +147,8 @@ class Fusion:
 
     def lower(self, node: Node) -> Facts:
         """Lower a node; gives whether that works, and whether it calls costly functions."""
+        if node.target in OWN_PROGRAMS:
+            return Facts(Kind.HEAVY, own=True)
         try:
             with about(node):
                 self.tensors |= {v: placeholder(v) for v in node.reads if v not in self.tensors}
@@ -163,11 +169,11 @@ class Fusion:
         if node in self.returned or len(groups) != 1:
             return None
         (group,) = groups
-        return None if group.eager or len(group.nodes) >= LARGEST else group
+        return None if group.eager or group.own or len(group.nodes) >= LARGEST else group
 
     def try_epilogue(self, node: Node) -> None:
         facts, group = self.facts[node], self.reading_group(node)
-        if group is None or group.kind != Kind.ELEMENTWISE or facts.eager:
+        if group is None or group.kind != Kind.ELEMENTWISE or facts.eager or facts.own:
             return
         whole = node.result.shape == group.sink.result.shape
         cheap = facts.kind == Kind.ELEMENTWISE and not facts.costly

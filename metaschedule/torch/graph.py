@@ -35,9 +35,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from .graph_key import Source
+    from .passes.narrow_weights import Narrowing
+    from .sizes import Family
 
 Target = torch._ops.OpOverload | str  # a string names an operator of ours
 Spec = tuple[tuple[int, ...], str]  # shape and dtype of a tensor
@@ -114,15 +119,20 @@ class Node:
 
 class Graph:
     """`nodes` are in an order in which they can run. `outputs` are values, or whatever else a model returns
-    (None, a number)."""
+    (None, a number); the last of them are no results, but what the inputs `written` hold afterwards."""
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
         self.constants: dict[Value, torch.Tensor] = {}
         self.nodes: list[Node] = []
         self.outputs: list[Any] = []
+        self.written: list[Value] = []
+        self.in_place: dict[Value, Value] = {}  # values that are written into the memory of an input
         self.strides: dict[Value, tuple[int, ...]] = {}  # of values as traced; a model returns them so
         self._names: dict[str, int] = {}
+        self.family: Family | None = None  # kernels of graphs that are this one in other sizes
+        self.narrowing: Narrowing | None = None  # what weights of products are to become
+        self.source: Source | None = None  # what it was captured from
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
         value = Value(self._fresh(name), tuple(shape), dtype)

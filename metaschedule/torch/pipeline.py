@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir import Program
+from . import attention  # noqa: F401  (registers its program)
 from .fallback import about
 from .fuse import Group, fuse, program_of
 from .graph import Graph
+from .in_place import write_in_place
 from .outputs import Output, return_view_bases
+from .own_programs import OWN_PROGRAMS, own_program
 from .passes import rewrite
 
 
@@ -26,6 +29,7 @@ def fuse_graph(graph: Graph) -> FusedGraph:
     """The graph is changed on the way."""
     outputs = return_view_bases(graph)
     rewrite(graph)
+    write_in_place(graph, outputs)
     outputs = [replace(output, source=value) for output, value in zip(outputs, graph.outputs, strict=True)]
     groups = fuse(graph)
     programs = {g: program(g, graph) for g in groups if not g.is_window and not g.eager}
@@ -34,4 +38,4 @@ def fuse_graph(graph: Graph) -> FusedGraph:
 
 def program(group: Group, graph: Graph) -> Program:
     with about(group.name):
-        return program_of(group, graph)
+        return (own_program if group.sink.target in OWN_PROGRAMS else program_of)(group, graph)

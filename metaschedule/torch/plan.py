@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -63,6 +63,14 @@ class EagerStep:
     name: str
 
 
+@dataclass(frozen=True)
+class Write:
+    """An input, by its number, is changed: by kernels in its memory, or at the end to what an output is."""
+
+    input: int
+    output: Output | None = None
+
+
 @dataclass
 class Plan:
     inputs: list[Spec]
@@ -74,6 +82,7 @@ class Plan:
     outputs: list[Output]
     memory: int  # bytes
     threads: int  # for which there is memory
+    writes: list[Write] = field(default_factory=list)
 
     @property
     def bases(self) -> int:
@@ -114,8 +123,11 @@ class Planner:
         base = FIRST
         for value in graph.inputs:
             self.places[value], base = Place(base, 0), base + 1
+        self.places |= {value: self.places[x] for value, x in graph.in_place.items()}
         roots = {self.root(value) for value in values_in(graph.outputs)}
-        returned = [v for group in self.programs for v in group.outputs if v in roots]
+        returned = [
+            v for group in self.programs for v in group.outputs if v in roots and v not in self.places
+        ]
         eager = [v for group in self.groups if group.eager for v in group.sink.results]
         for value in [*returned, *eager]:
             self.places[value], base = Place(base, 0), base + 1
@@ -126,6 +138,8 @@ class Planner:
             self.eager_step(group) if one is None else self.kernel_step(group, one, Place(MEMORY, workspace))
             for group, one, workspace in zip(self.groups, compiled, workspaces)
         ]
+        outputs = self.place_outputs()
+        results = len(outputs) - len(graph.written)
         return Plan(
             [v.spec for v in graph.inputs],
             [v.spec for v in returned],
@@ -133,10 +147,18 @@ class Planner:
             self.constants,
             self.kernels,
             steps,
-            self.place_outputs(),
+            outputs[:results],
             memory,
             self.threads,
+            [
+                self.place_write(x, *pair)
+                for x, *pair in zip(graph.written, self.outputs[results:], outputs[results:])
+            ],
         )
+
+    def place_write(self, x: Value, output: Output, placed: Output) -> Write:
+        number = self.graph.inputs.index(x)
+        return Write(number, None if output.source in self.graph.in_place else placed)
 
     def place_outputs(self) -> list[Output]:
         """Outputs by their places. One that is its own in eager is copied if here it would share memory."""

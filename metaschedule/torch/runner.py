@@ -89,8 +89,27 @@ class Runner:
                 at = part.base - MEMORY
                 bases[at : at + len(results)] = [t.data_ptr() for t in results]
         outputs = [self._output(output, inputs, memory, tensors) for output in self.plan.outputs]
+        if self.plan.writes:
+            self._write(inputs, memory, tensors)
         self._idle.append(memory)
         return outputs
+
+    def _write(
+        self, inputs: Sequence[torch.Tensor], memory: torch.Tensor, tensors: Sequence[torch.Tensor]
+    ) -> None:
+        """Change inputs, if kernels have not done so. What they change to is known before any is changed."""
+        found: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for write in self.plan.writes:
+            own = inputs[write.input]
+            if write.output is None:
+                if tensors[write.input] is not own:
+                    found.append((own, tensors[write.input]))
+                continue
+            value = self._output(write.output, inputs, memory, tensors)
+            found.append((own, value.clone() if isinstance(write.output.source, Given) else value))
+        with torch.no_grad():
+            for own, value in found:
+                own.copy_(value)
 
     def _in_turn(self) -> Iterable[KernelSequence | EagerStep]:
         return self._parts

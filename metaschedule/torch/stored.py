@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..runtime.sequence import Place
 from .graph import spec_of
 from .kernels import Compiled
 from .outputs import Given, Output, ViewCall
-from .plan import EagerStep, KernelStep, Plan, Ref
+from .plan import EagerStep, KernelStep, Plan, Ref, Write
 
 NAMED = {  # what operators take besides tensors and numbers, by the names torch has for them
     "dtype": torch.dtype,
@@ -33,28 +33,30 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "eager_results": plan.eager_results,
         "constants": [spec_of(tensor) for tensor in plan.constants],
         "steps": [step_to_json(step) for step in plan.steps],
-        "outputs": [
-            (encode(o.source), [call_to_json(view) for view in o.views], o.strides) for o in plan.outputs
-        ],
+        "outputs": [output_to_json(output) for output in plan.outputs],
+        "writes": [(w.input, None if w.output is None else output_to_json(w.output)) for w in plan.writes],
         "memory": plan.memory,
         "threads": plan.threads,
     }
 
 
 def plan_from_json(
-    data: Mapping[str, Any], kernels: Sequence[Compiled], constant: Callable[[int], bytes]
+    data: Mapping[str, Any], kernels: Sequence[Compiled], constants: Sequence[torch.Tensor]
 ) -> Plan:
-    """`constant` reads the values of one."""
     return Plan(
         [(tuple(shape), dtype) for shape, dtype in data["inputs"]],
         [(tuple(shape), dtype) for shape, dtype in data["returned"]],
         data["eager_results"],
-        [tensor(shape, dtype, constant(n)) for n, (shape, dtype) in enumerate(data["constants"])],
+        list(constants),
         list(kernels),
         [step_from_json(step) for step in data["steps"]],
         [output_from_json(*output) for output in data["outputs"]],
         data["memory"],
         data["threads"],
+        [
+            Write(number, None if output is None else output_from_json(*output))
+            for number, output in data.get("writes", [])
+        ],
     )
 
 
@@ -74,6 +76,10 @@ def get_dtype(name: str) -> torch.dtype:
     if not isinstance(found, torch.dtype):
         raise ValueError(f"{name} is not a dtype")
     return found
+
+
+def output_to_json(output: Output) -> Any:
+    return encode(output.source), [call_to_json(view) for view in output.views], output.strides
 
 
 def output_from_json(source: Any, views: Sequence[Any], strides: Sequence[int] | None) -> Output:

@@ -41,6 +41,7 @@ class Weights:
         self.kept = [t.detach() for t in self.tensors]  # the memory that is looked at must stay
         self.states = [state(t) for t in self.tensors]
         self.samples = [Watch(list(samples(t))) for t in self.tensors]
+        self._contents: list[str] | None = None
         self.known = is_layout_known()
         headers = Watch([r for t in self.tensors for r in headers_of(t)] if self.known else [])
         every = Watch([region for watch in self.samples for region in watch.regions])
@@ -51,6 +52,12 @@ class Weights:
         if not self.known and [state(args[i]) for i in self.places] != self.states:
             return False
         return self.objects.are_same(args)
+
+    def contents(self, digests: Callable[[Sequence[torch.Tensor]], list[str]]) -> list[str]:
+        """Digests of the values, made once: they are the same as long as the weights are."""
+        if self._contents is None:
+            self._contents = digests(self.kept)
+        return self._contents
 
     def find_changed(self, args: Sequence[Any]) -> list[int]:
         """The places of weights that are not as they were. Slow."""

@@ -73,3 +73,69 @@ def test_with_tails(rows: int, columns: int) -> None:
                     C[i * 8 + r, j * 8 + v] = A[j * 8 + v, i * 8 + r]
     """)  # fmt: skip
     check(program)
+
+
+def interleaving(n: int, lanes: int, value: str = "A[i, r, v] + B[v]") -> str:
+    return f"""
+    for i in T.parallel(3):
+        for r in T.unrolled({n}):
+            for v in T.vectorized({lanes}):
+                C[i, v * {n} + r] = {value}
+    """
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("lanes", [2, 4, 5, 8, 16, 32])
+def test_interleaved_vectors(n: int, lanes: int) -> None:
+    program = kernel(f"A[3, {n}, {lanes}], B[{lanes}] -> C[3, {n * lanes}]", interleaving(n, lanes))
+    check(program)
+    if lanes == 4:
+        assert "scatter" not in build(program).source("llvm")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "T.select(r * 8 + v < 8, A[i, r, v], B[v])",
+        "T.select(v < 3, A[i, r, v], B[v])",
+        "B[v] * 2.0",
+        "A[i, 1 - r, 7 - v]",
+        "A[i, (r + v) % 2, v]",
+    ],
+)
+def test_interleaved_values_of_any_kind(value: str) -> None:
+    check(kernel("A[3, 2, 8], B[8] -> C[3, 16]", interleaving(2, 8, value)))
+
+
+@pytest.mark.parametrize(
+    "place", ["v * 2 + 1 - r", "v + 8 * r", "v * 2 + r * r", "v * 3 + r", "14 - v * 2 + r"]
+)
+def test_almost_interleaved(place: str) -> None:
+    check(kernel("A[2, 8] -> C[24]", f"""
+    for i in range(24):
+        C[i] = 0.0
+    for r in T.unrolled(2):
+        for v in T.vectorized(8):
+            C[{place}] = A[r, v]
+    """))  # fmt: skip
+
+
+def test_what_is_read_again_is_not_interleaved() -> None:
+    check(kernel("A[16] -> C[16]", """
+    for i in range(16):
+        C[i] = A[i]
+    for r in T.unrolled(2):
+        for v in T.vectorized(8):
+            C[v * 2 + r] = C[v * 2 + r] + A[v]
+    """))  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [5, 58, 100])
+def test_interleaved_with_tails(size: int) -> None:
+    check(kernel(f"A[2, {size}] -> C[{2 * size}]", f"""
+    for j in range({-(-size // 16)}):
+        for r in T.unrolled(2):
+            for v in T.vectorized(16):
+                if j * 16 + v < {size}:
+                    C[(j * 16 + v) * 2 + r] = A[r, j * 16 + v]
+    """))  # fmt: skip

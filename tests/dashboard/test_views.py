@@ -12,6 +12,7 @@ from metaschedule.dashboard.history import thin
 from metaschedule.dashboard.machine_code import find_inner_loop
 from metaschedule.dashboard.views import view
 from metaschedule.database import Database, open
+from metaschedule.schedule import Trace
 from tests.dashboard.databases import copy_of_real_run, many_records
 
 
@@ -142,3 +143,15 @@ def test_inner_loops_of_arm_are_found() -> None:
     assert loop is not None
     assert (loop.first, loop.last, loop.products, loop.loads, loop.stores) == (1, 5, 1, 1, 1)
     assert find_inner_loop("f:\n\tret\n") is None
+
+
+def test_a_space_decodes_one_trace_of_each_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100,000 records they would take minutes."""
+    decoded: list[str] = []
+    decode = Trace.from_json
+    with open(many_records(tmp_path / "many.db", 500)) as db:
+        place = place_of(db)
+        monkeypatch.setattr(Trace, "from_json", lambda text: [decoded.append(text), decode(text)][1])
+        (sketch,) = view(db, f"space/{place}")["sketches"]
+    assert sketch["decisions"][0]["values"] == [["[4, 2]", 500, pytest.approx(1e-3 / 499)]]
+    assert len(decoded) <= 3

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metaschedule as ms
-from metaschedule.database import Counts, Database, DatabaseError, Record, TuningRun
+from metaschedule.database import Choice, Counts, Database, DatabaseError, Record, TuningRun
 from metaschedule.database import database as databases
 from metaschedule.database import postgres as postgres_store
 from metaschedule.database.postgres import Postgres
@@ -440,3 +440,29 @@ def test_a_full_disk_is_reported_and_costs_nothing_stored(tmp_path: Path) -> Non
         assert db.records() == stored
     with sqlite3.connect(path) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_what_models_have_chosen(tmp_path: Path) -> None:
+    fast, slow = ok(1e-3), ok(2e-3)
+    with ms.database.open(tmp_path / "a.db") as db:
+        db.add_program(PROGRAM)
+        db.add_all([fast, slow])
+        assert db.choice(PROGRAM, TARGET) is None
+        db.choose([Choice(WORKLOAD, TARGET.key, "m", "record", slow.uid, {"untuned": 3e-3}, created=1.0)])
+        db.choose([Choice(WORKLOAD, TARGET.key, "n", "eager", created=2.0)])
+        db.choose([Choice(WORKLOAD, TARGET.key, "n", "untuned", created=0.5)])  # older than what is there
+        assert [(c.model, c.how) for c in db.choices()] == [("m", "record"), ("n", "eager")]
+        chosen = db.choice(PROGRAM, TARGET, "m")
+        assert chosen is not None
+        assert (chosen.record, chosen.seconds) == (slow.uid, {"untuned": 3e-3})
+        last = db.choice(PROGRAM, TARGET, "another")
+        assert last is not None
+        assert last.how == "eager"
+    with ms.database.open(tmp_path / "b.db") as other:
+        other.merge(tmp_path / "a.db")
+        assert len(other.choices()) == 2
+        other.add_all([Record.of(WORKLOAD, TARGET, candidate(5), "ok", latency=1e-9)])
+        other.prune(keep=1)
+        assert slow.uid in {r.uid for r in other.records()}
+    with pytest.raises(ValueError, match="a choice is"):
+        Choice(WORKLOAD, TARGET.key, "m", "record")

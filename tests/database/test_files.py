@@ -108,6 +108,18 @@ def test_refused_and_left_untouched(tuning: Path, name: str, readonly: bool) -> 
     assert {p.name: p.read_bytes() for p in tuning.parent.iterdir()} == before
 
 
+def test_damage_in_a_large_file_shows_when_it_is_met(tuning: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not read as a whole to be opened: 100,000 records would take half a second."""
+    monkeypatch.setattr("metaschedule.database.sqlite.MOST_CHECKED", 0)
+    with ms.database.open(tuning) as db:
+        assert db.records()
+    content = bytearray(tuning.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)  # all but the page that says what it is
+    tuning.write_bytes(content)
+    with pytest.raises(DatabaseError, match="damaged or cut short"), ms.database.open(tuning) as db:
+        db.records()
+
+
 def test_another_application_at_work_is_left_alone(tmp_path: Path) -> None:
     """Its rows are still in its write-ahead log, which we must neither fold in nor drop."""
     path = tmp_path / "theirs.db"

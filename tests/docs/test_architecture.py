@@ -56,3 +56,15 @@ def test_glossary_has_at_most_40_words() -> None:
     words = re.findall(r"^\| ([^|]+) \|", glossary, flags=re.MULTILINE)[1:]
     assert 0 < len(words) <= 40
     assert words == sorted(words, key=lambda word: word.strip("`").lower())
+
+
+@pytest.mark.parametrize(
+    "readme", sorted((ROOT / "metaschedule").rglob("README.md")), ids=lambda p: p.parent.name
+)
+def test_files_that_a_readme_names_exist(readme: Path) -> None:
+    named = re.findall(r"`([\w/]+\.(?:py|c|md|js|css))`", readme.read_text())
+    places = [readme.parent, *[p for p in readme.parents if p == ROOT or ROOT in p.parents]]
+    missing = [
+        n for n in named if not any((p / n).exists() for p in places) and not [*readme.parent.rglob(n)]
+    ]
+    assert not missing

@@ -44,6 +44,10 @@ class TestCluster:
         self.nodes.append(node)
         return node
 
+    def add_without_runner(self) -> Any:
+        """A node that a driver may be attached to."""
+        return patiently(lambda: self._cluster.add_node(num_cpus=0, **self._options()))
+
     def kill(self, node: Any) -> None:
         """The raylet's process, which Ray sees once it is reaped; its workers end with it."""
         self.nodes.remove(node)

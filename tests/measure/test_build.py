@@ -37,7 +37,7 @@ def test_workers_give_what_this_process_gives() -> None:
     sch = reordered()
     jobs = [BuildJob(sch.state.original, sch.trace), *untuned_jobs(FEW), BuildJob(sch.program)]
     before = children()
-    done = build_in_workers(jobs, TARGET, "checked")
+    done = dict(build_in_workers(dict(enumerate(jobs)), TARGET, "checked"))
     assert children() == before
     assert [done[n] for n in range(len(jobs))] == [build_here(job, TARGET) for job in jobs]
     assert done[0] == done[len(jobs) - 1]

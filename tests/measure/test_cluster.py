@@ -14,16 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import metaschedule as ms
-from metaschedule import database
+from metaschedule import database, te
 from metaschedule.cli import app
-from metaschedule.measure import Limits, Measurer, Node, Outcome, WorkersError
+from metaschedule.measure import Limits, Measurer, Outcome, WorkerNode, WorkersError
 from metaschedule.measure.cluster import RayWorkers
 from metaschedule.measure.cluster.connection import is_installed
 from metaschedule.measure.cluster.runners import RemoteRunner, Runners
+from metaschedule.schedule import Schedule
 from metaschedule.target import resolve
 from tests.measure import faulty_kernels as faulty
 from tests.measure.processes import alive, descendants, eventually
@@ -33,7 +35,7 @@ if not is_installed():
 if "METASCHEDULE_APART" not in os.environ:
     pytest.skip("test_cluster_apart.py runs it in a process of its own", allow_module_level=True)
 
-from tests.measure.clusters import TestCluster, running_cluster, wait_until
+from tests.measure.clusters import TestCluster, kill_raylet, running_cluster, wait_until
 
 LONG = replace(faulty.SLEEPS_LONGER)  # 0.8 s a call
 ROUNDS = [0, *[pytest.param(n, marks=pytest.mark.slow) for n in range(1, 20)]]
@@ -110,6 +112,30 @@ def test_what_was_on_a_node_that_died_goes_to_another(
     wait_until(lambda: busy(workers))
     cluster.kill(node_of(cluster, busy(workers)[0]))
     assert [o.kind for o in wait()] == ["ok", "ok", "wrong result"]
+
+
+def test_runners_need_nothing_of_the_node_that_the_driver_is_attached_to(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs of 400 KB would be stored there, and a runner that has not got them yet would wait for them."""
+    from ray._private import services
+
+    while len(cluster.nodes) < 2:
+        cluster.add()
+    x = te.placeholder((100_000,), name="x")
+    program = te.program([x], [te.compute((100_000,), lambda i: x[i] + 1.0, name="y")])
+    entry = cluster.add_without_runner()
+    with monkeypatch.context() as patch:
+        patch.setattr(services, "find_node_ids", lambda: [entry.node_id])
+        workers = RayWorkers("ray", patience=90.0)
+    with workers, Measurer(program, inputs=[np.ones(100_000, np.float32)], workers=workers) as m:
+        assert workers.ray.get_runtime_context().get_node_id() == entry.node_id
+        assert m.measure([Schedule(program).program])[0].ok
+        first: Any = m._runner.home  # pyright: ignore
+        kill_raylet(entry)
+        workers.discard(first, "so that another runs it")
+        assert m.confirm([m._kept[0][1]])[0].ok  # pyright: ignore
+        assert {runner.died for runner in workers.runners.known if runner is not first} == {""}
 
 
 @pytest.mark.parametrize("round", ROUNDS)
@@ -248,7 +274,7 @@ def test_an_address_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def machine(peak: float, cpu: str = "znver4") -> RemoteRunner:
     target = replace(resolve("x86-64-v3"), cpu=cpu)
-    return RemoteRunner(f"{cpu}-{peak}", None, Node(f"{cpu}-{peak}", target, "0", peak))
+    return RemoteRunner(f"{cpu}-{peak}", None, WorkerNode(f"{cpu}-{peak}", target, "0", peak))
 
 
 def test_machines_that_differ_in_speed_do_not_share_a_program() -> None:

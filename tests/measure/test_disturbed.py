@@ -17,6 +17,7 @@ from metaschedule.measure import Limits, Measurer, Outcome
 from metaschedule.measure.calibration import Calibration, calibration_kernel
 from metaschedule.measure.machine import Machine, relative_frequency, stolen_seconds
 from metaschedule.measure.runner import ENOUGH_ROUNDS, choose_better, merge_rounds
+from metaschedule.measure.trial import Trial
 from metaschedule.measure.watch import Watch
 from metaschedule.runtime import rest
 from metaschedule.target import resolve
@@ -113,6 +114,21 @@ def test_beside_a_busy_process_a_latency_is_right_or_an_upper_bound(burners: Non
     for outcome in (*outcomes, confirmed):
         assert outcome.latency is not None
         assert not outcome.reliable or outcome.latency < 1e-3
+
+
+def test_repeats_end_when_time_is_up() -> None:
+    trial = object.__new__(Trial)
+    trial._watch, trial._threads = Watch(), 1  # pyright: ignore[reportPrivateUsage]
+    repeats: list[float] = []
+
+    def repeat() -> list[float]:
+        repeats.append(1.0)
+        return repeats
+
+    trial._time_undisturbed(time.perf_counter() + 60, repeat)  # pyright: ignore[reportPrivateUsage]
+    assert len(repeats) == 1
+    assert trial._time_undisturbed(0.0, repeat) == []  # pyright: ignore[reportPrivateUsage]
+    assert len(repeats) == 1
 
 
 def test_a_runner_that_was_stopped_is_not_believed() -> None:

@@ -93,9 +93,10 @@ def test_no_worker_survives_its_parent(end: signal.Signals, name: str) -> None:
     finally:
         parent.kill()
         parent.communicate()
-    eventually(lambda: not any(map(alive, pids)), 60)
-    left = [command_line(pid) for pid in pids if alive(pid)]
-    assert [command for command in left if "Agent" not in command] == []  # Ray's own take minutes at times
+    # Ray's agents report the death of their raylet to the head, which has ended as well, and wait for it for
+    # a minute before they end (its process_watcher.py); no setting that shortens this was found.
+    eventually(lambda: not any(map(alive, pids)), 150)
+    assert [command_line(pid) for pid in pids if alive(pid)] == []
 
 
 def test_nothing_is_left_behind() -> None:

@@ -10,7 +10,7 @@ import pytest
 from metaschedule import build
 from metaschedule.report.case import Case, cases
 from metaschedule.report.contestants import Variant
-from metaschedule.report.operators import Row, Time, compare_all, geometric_means
+from metaschedule.report.operators import OperatorRow, Time, compare_all, geometric_means
 from metaschedule.report.table import cells, in_markdown
 from metaschedule.target import resolve
 
@@ -47,10 +47,10 @@ def test_cases_that_are_not_there(name: str, config: str, message: str) -> None:
         cases([name], config)
 
 
-def row(name: str, python: dict[str, float], native: dict[str, float]) -> Row:
+def row(name: str, python: dict[str, float], native: dict[str, float]) -> OperatorRow:
     (case,) = cases([name])
     times = [{who: Time(seconds, "") for who, seconds in found.items()} for found in (python, native)]
-    return Row(case, *times, peak=100.0, tuning={})
+    return OperatorRow(case, *times, peak=100.0, tuning={})
 
 
 def test_ratios_compare_times_of_the_same_kind() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import re
+import time
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -16,7 +18,7 @@ from handmade_kernels import add, exponential, fails, scratch
 
 from metaschedule.ir import DTYPES, numpy_dtype
 from metaschedule.runtime import Executable, Kernel, KernelAssertion
-from metaschedule.runtime.native import PROCESS
+from metaschedule.runtime.native import PROCESS, native_module
 from metaschedule.target import resolve
 
 
@@ -373,6 +375,27 @@ def test_many_arguments() -> None:
     specs = tuple(replace(kernel.inputs[0], name=f"A{i}") for i in range(100))
     exe = Executable(Kernel("fails", kernel.llvm, specs, kernel.outputs, kernel.target))
     assert exe(*[np.array(0, np.int32) for _ in range(100)]).shape == ()
+
+
+def test_a_repeat_that_takes_too_long_is_cut_short() -> None:
+    """Two threads that wait for each other on a busy machine may take a thousand times as long as they did
+    when the number of calls was chosen."""
+    calls: list[int] = []
+
+    def slow(*_: int) -> int:
+        calls.append(1)
+        time.sleep(2e-3)
+        return 0
+
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(slow)
+    address = ctypes.cast(entry, ctypes.c_void_p).value
+    times = (ctypes.c_double * 1)()
+    assert native_module().bench(address, None, None, None, 100, 1, 5e-3, times) == 0
+    assert len(calls) <= 4  # looked at the clock after 1, 2 and 4
+    assert times[0] >= 2e-3
+    calls.clear()
+    assert native_module().bench(address, None, None, None, 3, 1, 60.0, times) == 0
+    assert len(calls) == 3
 
 
 def test_benchmark(adder: Executable) -> None:

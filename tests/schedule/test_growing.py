@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from collections.abc import Callable
 from typing import Any
 
@@ -58,3 +59,39 @@ def test_a_program_refuses_loops_that_were_split_a_thousand_times() -> None:
     for _ in range(1000):
         loop = sch.split(loop, [None, 1])[0]
     assert "too deeply" in refusal(ms.build, sch)
+
+
+def count_calls(stages: int, steps: Callable[[Schedule, list[Any]], None]) -> int:
+    """Python functions that steps at the end of a chain of row sums and differences call."""
+    x = y = te.placeholder((4, 4), name="x")
+    for _ in range(stages):
+        k = te.reduce_axis(4)
+        mean = te.compute((4,), lambda i, y=y, k=k: te.sum(y[i, k], axis=k), name="mean")
+        y = te.compute((4, 4), lambda i, j, y=y, m=mean: y[i, j] - m[i], name="centred")
+    sch = Schedule(te.program([x], [y]))
+    blocks = [sch.get_block(name) for name in sch.state.nodes if isinstance(name, str) and name]
+    sch.compute_inline(blocks[1])  # the first question looks at all nodes
+    profile = cProfile.Profile(builtins=False)
+    profile.enable()
+    steps(sch, blocks)
+    profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def inline(sch: Schedule, blocks: list[Any]) -> None:
+    sch.compute_inline(blocks[-3])
+
+
+def move_producer(sch: Schedule, blocks: list[Any]) -> None:
+    sch.compute_at(blocks[-2], sch.get_loops(blocks[-1])[0])
+
+
+def move_consumer(sch: Schedule, blocks: list[Any]) -> None:
+    sch.reverse_compute_at(blocks[-1], sch.get_loops(blocks[-2])[0])
+
+
+@pytest.mark.parametrize("steps", [inline, move_producer, move_consumer])
+def test_a_step_costs_no_more_in_a_longer_program(steps: Any) -> None:
+    count_calls(4, steps)  # what is known from then on
+    short, long = count_calls(4, steps), count_calls(64, steps)
+    assert long <= 1.1 * short

@@ -199,6 +199,26 @@ def test_a_run_that_could_not_measure_says_so() -> None:
     assert confirmed.notes == ("the machine was busy: 8 of 8 trials could not be measured undisturbed",)
 
 
+class BusyWithTheFirst(Synthetic):
+    """Something always comes between when what was proposed first, the untuned default, is run."""
+
+    first = ""
+
+    def measure(self, candidates: Sequence[Program], best: float | None = None) -> list[Outcome]:
+        self.first = self.first or str(candidates[0])
+        outcomes = zip(candidates, super().measure(candidates, best))
+        return [replace(o, disturbed=1.0, latency=1.0) if str(c) == self.first else o for c, o in outcomes]
+
+
+def test_what_was_won_over_a_default_that_could_not_be_measured_is_not_known() -> None:
+    result = ms.tune(small(), trials=8, space=tiled, measurer=BusyWithTheFirst)
+    assert result.best is not None
+    assert result.best.reliable
+    assert result.untuned is None
+    assert any("untuned default could not be measured" in note for note in result.notes)
+    assert "times as fast" not in str(result)
+
+
 def test_the_former_best_is_confirmed_beside_new_leaders(tmp_path: Path) -> None:
     path = tmp_path / "tuning.db"
     before = ms.tune(small(), trials=4, database=path, space=tiled, measurer=Synthetic)

@@ -11,7 +11,7 @@ import pytest
 import metaschedule as ms
 from metaschedule.measure import MeasureError
 from metaschedule.search import Evolutionary, Progress
-from metaschedule.search.run import PATIENCE, is_out_of_patience
+from metaschedule.search.run import PATIENCE, is_out_of_patience, left_to_win
 from metaschedule.search.scheduler import gradient, round_robin
 from metaschedule.target import Target
 from tests.search.examples import small
@@ -25,6 +25,7 @@ class Tuned:
     weight: float | None = 1.0
     trials: int = 0
     course: list[tuple[int, float]] = field(default_factory=list)
+    stopped: str = ""
 
 
 def after(trials: int, *latencies: float, weight: float | None = 1.0) -> Tuned:
@@ -96,3 +97,22 @@ def test_a_program_that_cannot_be_measured_does_not_stop_the_others() -> None:
 def test_a_long_run_begins_as_a_short_one_does() -> None:
     short, long = (tune(small(24), trials=trials).records for trials in (64, 96))
     assert [(r.sketch, r.decisions) for r in long[:64]] == [(r.sketch, r.decisions) for r in short]
+
+
+def test_a_run_ends_when_little_is_left_to_win() -> None:
+    result = tune(small(), minutes=5, enough=0.5)
+    assert "left to win" in result.stopped
+    assert result.latency is not None
+
+
+def test_what_is_left_is_what_the_later_half_has_won() -> None:
+    task = after(64, 9.0, 8.0, 5.0)
+    assert left_to_win(task) == pytest.approx(9.0 - 5.0)
+    assert left_to_win(after(16, 5.0, weight=2.0)) == pytest.approx(1.0)
+
+
+def test_the_audience_hears_what_the_whole_takes() -> None:
+    heard: list[Progress] = []
+    tune([small(), small(32)], weights=[3, 1], trials=8, progress=heard.append)
+    last = heard[-1]
+    assert 0 < (last.whole or 0) <= (last.whole_untuned or 0)

@@ -311,3 +311,22 @@ def differences(A: T.Tensor((4, 8), "uint8"), B: T.Tensor((4, 8), "uint8"), C: T
     """
     ms.schedule.register_intrinsic("test.psadbw", description, instruction=code, features=("avx2",))
     assert assert_exact(program, TARGETS[2]) == {"test.psadbw"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "total", "mnemonic"), [("bfloat16", "float32", "vdpbf16ps"), ("int8", "int32", "vpdpbusd")]
+)
+def test_what_a_trace_names_is_in_the_machine_code(dtype: str, total: str, mnemonic: str) -> None:
+    """Operands that are not packed as the registers want them would be multiplied without the instruction."""
+    a = te.placeholder((24, 64), dtype, name="A")
+    b = te.placeholder((64, 64), dtype, name="B", constant=True)
+    k = te.reduce_axis(64, name="k")
+    c = te.compute(
+        (24, 64), lambda i, j: te.sum(a[i, k].astype(total) * b[k, j].astype(total), axis=k), name="C"
+    )
+    program = te.program([a, b], [c])
+    traces = with_instruction(program, TARGETS[0])
+    assert traces
+    for trace in traces:
+        kernel = ms.build(trace.apply(program, rng=0), target=TARGETS[0])
+        assert mnemonic in kernel.source("asm"), str(trace)

@@ -208,6 +208,12 @@ def logic() -> Iterator[Sample]:
     for packet in (aten.bitwise_left_shift, aten.bitwise_right_shift):
         yield call(packet.Tensor, ints(3, 5, dtype=i32), ints(5, low=0, dtype=i32))
         yield call(packet.Tensor_Scalar, ints(5), 2)
+        for dtype, amount in itertools.product((i8, u8, i32, i64), (7, 8, 31, 32, 63, 64, 100)):
+            yield call(packet.Tensor_Scalar, ints(5, low=0 if dtype is u8 else -9, dtype=dtype), amount)
+        yield call(packet.Tensor, ints(40), ints(40, low=-5, high=70))
+    for packet in (aten.__lshift__, aten.__rshift__):
+        yield call(packet.Tensor, ints(3, 5, dtype=i32), ints(5, low=0, dtype=i32))
+        yield call(packet.Scalar, ints(5), 2)
     for name in ("isnan", "isinf", "isfinite"):
         yield from (call(getattr(aten, name).default, x) for x in (special(), special(bf16), ints(3)))
     yield from (call(aten.signbit.default, x) for x in (special(), ints(5), ints(5, low=0, dtype=u8)))

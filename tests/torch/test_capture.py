@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ torch: Any = pytest.importorskip("torch")
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from metaschedule.torch.capture import NotCaptured, capture  # noqa: E402
+from metaschedule.torch.capture import NotCaptured, capture, capture_exported  # noqa: E402
+from metaschedule.torch.lowering import LOWERINGS  # noqa: E402
 
 
 def targets(graph: Any) -> list[str]:
@@ -50,3 +52,21 @@ def test_other_devices_are_refused() -> None:
     x = torch.ones(2, device="meta")
     with pytest.raises(NotCaptured, match="dense tensors on cpu"):
         capture(make_fx(lambda x: x + 1)(torch.ones(2)), [x])
+
+
+def test_recurrent_layers_and_attention_are_opened_when_exported() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.gru = torch.nn.LSTM(4, 4, dropout=0.1, num_layers=2), torch.nn.GRU(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            y = self.gru(self.lstm(x)[0])[0]
+            return torch.nn.functional.scaled_dot_product_attention(y, y, y)
+
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        exported = torch.export.export(Model().eval(), (torch.ones(3, 2, 4),), strict=False)
+        graph = capture_exported(exported)
+    kept = {str(node.target) for node in graph.nodes if node.target not in LOWERINGS}
+    assert not kept

@@ -69,3 +69,31 @@ def test_a_profile_has_the_time_of_every_step() -> None:
     assert (layers.operations, last.operations) == (3 * (2 * 4 * 8 * 8 + 2 * 4 * 8), 4)
     assert 0 < sum(one.seconds for one in profile.shares) < profile.whole
     assert "between kernels" in str(profile)
+    assert layers.memory >= 3 * 4 * (8 * 8 + 8)  # weights and biases of three layers
+    assert last.memory == 0
+    assert profile.constants == layers.memory
+    assert profile.memory > 0
+    assert "MB of weights" in str(profile)
+    assert "Dynamo" in str(profile)
+    assert 0 <= profile.dynamo < profile.whole
+
+
+def test_notebooks_show_tables() -> None:
+    model, x = torch.nn.Linear(8, 8), torch.ones(2, 8)
+    for shown in (ms.torch.explain(model, (x,)), ms.torch.profile(model, (x,), calls=2)):
+        assert "<td>addmm</td>" in shown._repr_html_()
+        assert shown.title() in shown._repr_html_()
+
+
+def test_what_dynamo_leaves_alone_is_exported() -> None:
+    class Tagger(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps = torch.nn.LSTM(4, 4, bidirectional=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.steps(x)[0]
+
+    rows = ms.torch.explain(Tagger().eval(), (torch.randn(3, 1, 4),)).rows
+    assert rows
+    assert not any(row.eager for row in rows)

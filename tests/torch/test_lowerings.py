@@ -47,7 +47,8 @@ def test_compiled_program_agrees_with_torch(target: Target) -> None:
 
 
 def test_every_lowering_has_samples() -> None:
-    assert LOWERINGS.keys() == SAMPLES.keys()
+    own = {"narrow_matmul"}  # made by a pass, and compared there: test_narrow_weights.py
+    assert LOWERINGS.keys() - own == SAMPLES.keys()
 
 
 def test_enough_of_aten_is_lowered() -> None:

@@ -19,8 +19,10 @@ from metaschedule.torch.graph import Graph, map_values  # noqa: E402
 from metaschedule.torch.passes import (  # noqa: E402
     fold_batch_norms,
     fold_constants,
+    join_products,
     rewrite,
     simplify_views,
+    slice_pieces,
     use_channels_last,
 )
 
@@ -272,3 +274,103 @@ def test_without_convolutions_nothing_moves() -> None:
     before = str(graph)
     use_channels_last(graph)
     assert str(graph) == before
+
+
+def shuffle(x: Any, groups: int) -> Any:
+    n, c, h, w = x.shape
+    return x.view(n, groups, c // groups, h, w).transpose(1, 2).reshape(n, c, h, w)
+
+
+def test_shuffled_channels_stay_last() -> None:
+    w = torch.randn(6, 4, 3, 3)
+    v = torch.randn(5, 3, 1, 1)
+
+    def model(x: Any) -> Any:
+        kept, taken = shuffle(F.conv2d(x, w), 3).chunk(2, 1)
+        return F.conv2d(taken, v) + F.conv2d(kept, v)
+
+    graph = rewritten(model, X)
+    names = Counter(operators(graph))
+    assert names["conv2d"] == 3
+    assert all(
+        node.result.shape[1:3] in ((5, 4), (7, 6)) for node in graph.nodes if "conv" in str(node.target)
+    )
+    orders = [node.args[1] for node in graph.nodes if node.target is aten.permute.default]
+    assert sorted(map(len, orders)) == [4, 4, 5]  # of the input, of the output, of the shuffle
+
+
+def test_channels_taken_apart_and_read_by_others() -> None:
+    w = torch.randn(6, 4, 3, 3)
+
+    def model(x: Any) -> Any:
+        y = F.conv2d(x, w).view(1, 2, 3, 5, 4)
+        return y.sum(2), y.permute(0, 3, 4, 1, 2) + 1, torch.relu(y).view(1, 6, 5, 4)
+
+    rewritten(model, X)
+
+
+# Products
+
+
+def linears(graph: Graph) -> list[tuple[int, ...]]:
+    return [node.result.shape for node in graph.nodes if node.target in (aten.mm.default, aten.addmm.default)]
+
+
+def recurrence(parts: Any, w: Any, u: Any, b: Any) -> list[Any]:
+    """The states of a plain recurrent cell."""
+    h = torch.zeros(len(parts[0]), len(u))
+    found = []
+    for part in parts:
+        h = torch.tanh(torch.addmm(b, part, w) + h @ u)
+        found.append(h)
+    return found
+
+
+CELLS = torch.randn(6, 5), torch.randn(5, 5), torch.randn(5)
+UPON = torch.randn(5, 7), torch.randn(7, 7), torch.randn(7)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_products_of_steps_are_one(dim: int) -> None:
+    x = torch.randn(4, 3, 6)
+    graph = rewritten(
+        lambda x, *cell: recurrence(x.unbind(dim), *cell)[-1], x, *CELLS, passes=[slice_pieces, join_products]
+    )
+    assert linears(graph) == [(12, 5), *[(x.shape[1 - dim], 5)] * x.shape[dim]]
+
+
+def test_products_of_one_cell_upon_another() -> None:
+    def model(x: Any, *cells: Any) -> Any:
+        h, g = torch.zeros(2, 5), torch.zeros(2, 7)
+        (w, u, b), (w2, u2, b2) = cells[:3], cells[3:]
+        for part in x.unbind(0):
+            h = torch.tanh(torch.addmm(b, part, w) + h @ u)
+            g = torch.tanh(torch.addmm(b2, h, w2) + g @ u2)
+        return g
+
+    graph = rewritten(model, torch.randn(4, 2, 6), *CELLS, *UPON)
+    assert Counter(linears(graph)) == {(8, 5): 1, (8, 7): 1, (2, 5): 4, (2, 7): 4}
+
+
+def test_products_that_are_not_joined() -> None:
+    w, b = torch.randn(6, 6), torch.randn(2, 6)
+    x = torch.randn(9, 2, 6)
+
+    def joined(model: Callable[..., Any], *inputs: Any) -> list[tuple[int, ...]]:
+        return linears(rewritten(model, *inputs, passes=[join_products]))
+
+    assert joined(lambda x, w: x @ w @ w @ w + 1, x[0], w) == [(2, 6)] * 3  # one needs the other
+    assert joined(lambda x, w, b: torch.addmm(b, x[0], w) + torch.addmm(b, x[1], w), x, w, b) == [(2, 6)] * 2
+    assert joined(lambda x, w: (x[0] @ w, x[1] @ w), x, w) == [(2, 6)] * 2  # outputs
+    many = torch.randn(2, 40, 6)
+    assert joined(lambda x, y, w: torch.relu(x @ w) + (y @ w), *many, w) == [(40, 6)] * 2
+    assert joined(lambda x, w: torch.relu(x[1] @ w) + (x[3] @ w), x, w) == [(4, 6)]  # few of all: only these
+    assert joined(lambda x, w: torch.relu(x[0] @ w) + (x[1] @ w), x[:3], w) == [(6, 6)]
+
+
+def test_crossed_products_keep_their_order() -> None:
+    def model(x: Any, y: Any, a: Any, b: Any) -> Any:
+        return torch.relu(torch.relu(x @ a) @ b) + torch.relu(torch.relu(y @ b) @ a)
+
+    graph = rewritten(model, *torch.randn(2, 2, 6), *torch.randn(2, 6, 6), passes=[join_products])
+    assert Counter(linears(graph)) == {(4, 6): 1, (2, 6): 2}

@@ -34,6 +34,14 @@ def test_equal_programs_are_one_task_with_its_weight() -> None:
     assert [(task.program.name, task.weight) for task in found] == [("addmm_relu", 3), ("addmm", 1)]
 
 
+@pytest.fixture
+def unplaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are taken for what they are alone, whatever the model takes with them."""
+    monkeypatch.setattr("metaschedule.torch.tasks.place", lambda *_, **__: {})
+    monkeypatch.setattr("metaschedule.torch.placement.place", lambda *_, **__: {})
+
+
+@pytest.mark.usefixtures("unplaced")
 def test_records_are_found_in_a_copy_of_the_database(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -64,6 +72,7 @@ def test_a_first_call_tunes_only_if_asked(tmp_path: Path) -> None:
         assert len(db.records()) >= 8
 
 
+@pytest.mark.usefixtures("unplaced")
 def test_the_command_line_takes_a_function_that_makes_a_model(tmp_path: Path) -> None:
     database = tmp_path / "tuning.db"
     arguments = ["tune", f"{__file__}:make_model", "--trials", "4", "--db", str(database), "--json"]

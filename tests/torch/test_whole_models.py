@@ -12,10 +12,14 @@ models: Any = pytest.importorskip("metaschedule.report.models")
 
 import metaschedule.torch  # noqa: E402, F401  (makes the backend known)
 
+QUICK = (*models.PAPER, "bert_large", "dcgan", "lstm", "convnext", "mixer", "shufflenet", "recommender")
 
-@pytest.mark.parametrize("name", models.names())
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in models.names()]
+)
 def test_agrees_with_eager_and_nothing_falls_back(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    if name in ("bert", "bert_large", "gpt2"):
+    if name in models.TRANSFORMERS:
         pytest.importorskip("transformers")
     model, args = models.create(name, small=True)
     with torch.inference_mode(), caplog.at_level(logging.WARNING, logger="metaschedule"):

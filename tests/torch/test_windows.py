@@ -36,7 +36,8 @@ def test_equal_cells_of_a_recurrence_are_the_same_kernels(cell: Any, kernels: in
     model = Unrolled(cell(12, 16), batch_first).eval()
     x = torch.randn((3, 8, 12) if batch_first else (8, 3, 12))
     explanation = ms.torch.explain(model, (x, torch.zeros(3, 16)))
-    assert [row.calls for row in explanation.rows] == [8] * kernels
+    # The products of the input are one, before the first step.
+    assert sorted(row.calls for row in explanation.rows) == [1, *[8] * (kernels - 1)]
     with torch.no_grad():
         run = torch.compile(model, backend="metaschedule", options={"strict": True})
         h = torch.randn(3, 16)

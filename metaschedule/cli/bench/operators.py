@@ -16,7 +16,7 @@ from ...report.case import TWELVE, cases
 from ...report.chart import bar_chart
 from ...report.contestants import ContestantError, Ours, opponents
 from ...report.contestants.tvm.contestant import CACHE
-from ...report.operators import Interrupted, Row, compare_all, geometric_means
+from ...report.operators import Interrupted, OperatorRow, compare_all, geometric_means
 from ...report.table import TITLES, cells, in_markdown
 from ...search import Progress
 from ...search.display import microseconds, phase, time_left
@@ -108,7 +108,7 @@ def operators(
         raise ContestantError("\n".join(failures))
 
 
-def as_data(rows: Sequence[Row]) -> dict[str, Any]:
+def as_data(rows: Sequence[OperatorRow]) -> dict[str, Any]:
     return {
         "constant_weights": rows[0].case.constant,
         "rows": [row.as_data() for row in rows],
@@ -116,7 +116,7 @@ def as_data(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def draw_tables(tables: Sequence[Sequence[Row]]) -> str:
+def draw_tables(tables: Sequence[Sequence[OperatorRow]]) -> str:
     groups: dict[str, dict[str, float]] = {}
     for rows in tables:
         what = ", constant" if rows[0].case.constant else ""

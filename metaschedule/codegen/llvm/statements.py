@@ -19,7 +19,7 @@ from .affine import Affine
 from .expressions import ExpressionEmitter
 from .function import Function
 from .memory import memory_suffix
-from .transpose import find_transposition
+from .transpose import find_interleaving, find_transposition
 from .values import BYTES, Value, constant, intrinsic_suffix, memory_type
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class StatementEmitter(ExpressionEmitter):
         if extent is None or (s.kind != "unrolled" and self.lanes > 1):
             raise InternalError(f"the loop over {s.var.name} cannot run {s.kind} here: lowering left it so")
         if s.kind == "unrolled":
-            tile = find_transposition(self, s)
+            tile = find_transposition(self, s) or find_interleaving(self, s)
             if tile is not None:
                 tile.emit()
             else:

@@ -11,6 +11,13 @@ takes as many loads as there are rows. Only square tiles (`model.TRANSPOSED`); a
 pairs of neighbours:   ab = 00 10 01 11 and 02 12 03 13, cd = 20 30 21 31 and 22 32 23 33
 pairs of pairs:        00 10 20 30, 01 11 21 31, 02 12 22 32, 03 13 23 33 = dst[0:4, 0:4], four stores
 so 4 loads, 8 shuffles and 4 stores instead of 16 loads of single elements
+
+Results that lie side by side along the unrolled loop,
+
+    for r in unrolled(2): for v in vectorized(8): dst[.., 2 * v + r] = f(v, r)
+
+as those of a channel shuffle, would be scattered. All are computed first, then interleaved with shuffles and
+stored as whole vectors (`Interleaving`).
 """
 
 from __future__ import annotations
@@ -18,8 +25,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ... import ir
+from ...arith import simplify
 from ...ir import For, Load, Store
-from ..lower.model import TRANSPOSED
+from ..lower.model import INTERLEAVED, TRANSPOSED
 from ..lower.scope import has_load
 from .affine import Affine
 from .values import BYTES, Value
@@ -84,6 +93,76 @@ def find_transposition(emitter: StatementEmitter, rows: For) -> Transposition | 
     if contiguous and affine and strided.lane not in (-1, 0, 1):
         return Transposition(emitter, rows, columns, store)
     return None
+
+
+@dataclass
+class Interleaving:
+    emitter: StatementEmitter
+    rows: For  # over r
+    columns: For  # over v
+    store: Store
+
+    def emit(self) -> None:
+        e, lanes = self.emitter, self.columns.fixed_extent
+        assert lanes is not None
+        outside = e.domain
+        e.domain = outside.with_loop(self.columns.var, lanes)
+        e.lanes = lanes
+        e.env[self.columns.var] = Affine(0, {}, 1)
+        values: list[Value] = []
+        for row in range(self.rows.fixed_extent or 0):
+            e.env[self.rows.var] = Affine(row)
+            chosen = ir.substitute(self.store.value, {self.rows.var: ir.const(row, self.rows.var.dtype)})
+            values.append(e.spread(e.evaluate(simplify(chosen, e.domain))))
+        e.env[self.rows.var] = Affine(0)
+        at = e.place(self.store)
+        e.lanes, e.domain = 1, outside
+        del e.env[self.rows.var], e.env[self.columns.var]
+        raw = e.to_memory(interleave(e, values))
+        where = f"ptr {e.pointer(self.store.buffer, Affine(at.const, at.terms))}"
+        e.f.effect(f"store {raw}, {where}, align {BYTES[self.store.buffer.dtype]}")
+
+
+def find_interleaving(emitter: StatementEmitter, rows: For) -> Interleaving | None:
+    """The second pattern above, with `rows` as its outer loop; None where it is something else."""
+    n = rows.fixed_extent
+    if emitter.lanes > 1 or emitter.mask is not None or n not in INTERLEAVED or len(rows.body) != 1:
+        return None
+    columns = rows.body[0]
+    if not isinstance(columns, For) or columns.kind != "vectorized" or len(columns.body) != 1:
+        return None
+    lanes, store = columns.fixed_extent or 0, columns.body[0]
+    if not isinstance(store, Store) or lanes < 2 or lanes & (lanes - 1):
+        return None
+    if BYTES[store.buffer.dtype] * lanes > emitter.vector_bytes or store.buffer.dtype == "bool":
+        return None
+    loads = [e for e in ir.subexpressions(store.value) if isinstance(e, Load)]
+    if any(e.buffer is store.buffer for e in loads) or any(has_load(i) for i in store.indices):
+        return None
+    emitter.lanes = lanes
+    emitter.env[columns.var] = Affine(0, {}, 1)
+    places: list[Affine] = []
+    for row in range(n):
+        emitter.env[rows.var] = Affine(row)
+        places.append(emitter.address(store.buffer, store.indices))
+    emitter.lanes = 1
+    del emitter.env[rows.var], emitter.env[columns.var]
+    first = places[0]
+    beside = all(
+        (at.const, at.terms, at.lane) == (first.const + row, first.terms, n) and not at.vectors
+        for row, at in enumerate(places)
+    )
+    return Interleaving(emitter, rows, columns, store) if beside else None
+
+
+def interleave(e: StatementEmitter, values: list[Value]) -> Value:
+    """The first lanes of all values, then the second ones, and so on."""
+    lanes, count = values[0].lanes, len(values)
+    joined = values[0]
+    for n, value in enumerate(values[1:], 1):  # one behind the other
+        widened = shuffle(e, value, value, [min(i, lanes - 1) for i in range(n * lanes)]) if n > 1 else value
+        joined = shuffle(e, joined, widened, list(range((n + 1) * lanes)))
+    return shuffle(e, joined, joined, [r * lanes + v for v in range(lanes) for r in range(count)])
 
 
 def transpose(e: StatementEmitter, rows: list[Value]) -> list[Value]:

@@ -20,6 +20,7 @@ from functools import reduce
 
 from ... import ir
 from ...affine.constraint import bound_of
+from ...affine.form import form_of
 from ...affine.injective import is_injective, is_one_to_one
 from ...arith import Domain, access_region, conjuncts, contains, relax, simplify, union
 from ...ir.annotations import STORAGE_ALIGN
@@ -175,6 +176,8 @@ def clip(a: Use, depth: int, lanes: bool = True) -> Clipped:
         whole = ir.Var("w")
         new = [_Replace(value, whole).expr(offset) for offset in offsets]
         if any(v in split for offset in new for v in ir.free_vars(offset)):
+            new = [rejoin_digits(offset, value, split, whole, limit) for offset in offsets]
+        if any(v in split for offset in new for v in ir.free_vars(offset)):
             left.append((value, limit))
             continue
         offsets = new
@@ -188,6 +191,24 @@ def clip(a: Use, depth: int, lanes: bool = True) -> Clipped:
             )
         box = ir.Region(a.buffer, tuple(ranges))
     return Clipped(box, offsets, extents, left)
+
+
+def rejoin_digits(
+    e: ir.Expr, value: ir.Expr, digits: dict[ir.Var, int], whole: ir.Var, limit: int
+) -> ir.Expr:
+    """An expression of the digits of a number, as one of the number.
+
+    q // 8 * 16 + q % 8 * 2 + r of q * 2 + r < 27:  w // 2 // 8 * 16 + w // 2 % 8 * 2 + w % 2 = w
+    """
+    own: dict[ir.Var, ir.Expr] = {}
+    for x, step in form_of(value).terms:
+        if not isinstance(x, ir.Var) or step < 1:
+            return e
+        above = whole if step == 1 else ir.binary("//", whole, step)
+        own[x] = above if step * digits[x] >= limit else ir.binary("%", above, digits[x])
+    if set(own) != set(digits):
+        return e
+    return simplify(ir.substitute(e, own), Domain({whole: limit}))
 
 
 def is_number(value: ir.Expr, digits: dict[ir.Var, int]) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from ... import ir
 from ...affine.constraint import Bound, bound_of
 from ...arith import Domain, conjuncts, relax, simplify
-from ...ir.annotations import ONE_TAIL
+from ...ir.annotations import ONE_TAIL, SIZED
 from .flatten import guard_body
 from .model import MOST_TAILS, MOST_VERSIONS, TILE_KINDS
 from .scope import has_load, inside
@@ -39,6 +39,7 @@ class TileGuard:
     first: ir.Expr  # over the loops outside of the tile
     width: int
     depth: int  # the loop (counted from outside) that decides it
+    sized: bool = False  # whether a loop outside of the tile has an extent of many
 
     def is_same(self, other: TileGuard) -> bool:
         """Whether both hold in the same tiles."""
@@ -171,12 +172,14 @@ class _Versions(ir.Rewriter):
         depths = [n for n, f in enumerate(self.loops) if _among(f.var, outer)]
         if not depths or len(depths) != len(outer):
             return None
-        return TileGuard(bound, first, width, depths[-1])
+        return TileGuard(bound, first, width, depths[-1], any(SIZED.is_on(self.loops[n]) for n in depths))
 
 
 def tail_starts(guard: TileGuard, domain: Domain) -> list[int] | None:
     """Where a tile that is not full may start, one start standing for all empty tiles. None if these are
     many."""
+    if guard.sized:  # the remainder is one of many: tests
+        return None
     before, behind = guard.limit - guard.width, guard.limit
     low, high = domain.bounds(guard.first)
     first = before + 1 if low is None else max(low, before + 1)

@@ -18,6 +18,7 @@ VECTORS_AT_ONCE = 4  # hardware vectors that one vectorised loop may become
 MOST_TAILS = 4  # of one guard; where there are more, one version tests the guard
 MOST_VERSIONS = 6  # from a choice on: full tiles may still have as many, of n versions the others an n-th
 TRANSPOSED = (4, 8, 16)  # extents of the square tiles that are transposed in registers
+INTERLEAVED = (2, 3, 4)  # vectors whose lanes are stored side by side
 
 
 def resolve_kind(kind: str, extent: int | None, around: Collection[str]) -> str:

@@ -7,7 +7,7 @@ const live = new Set();
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function layout(extra = {}) {
-  const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), automargin: true };
+  const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), automargin: true, exponentformat: "none", separatethousands: true };
   const { xaxis = {}, yaxis = {}, ...rest } = extra;
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",

@@ -32,7 +32,7 @@ export function duration(seconds) {
 
 export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 export const percent = (share) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(0)}%`);
-export const times = (ratio) => (ratio === null || ratio === undefined ? "–" : `${ratio.toFixed(2)}×`);
+export const times = (ratio) => (ratio === null || ratio === undefined ? "–" : `${ratio < 100 ? ratio.toFixed(2) : number(Math.round(ratio))}×`);
 export const when = (seconds) => (seconds ? new Date(1000 * seconds).toLocaleString() : "–");
 export const address = (...parts) => "#/" + parts.map(encodeURIComponent).join("/");
 export const link = (label, ...parts) => h("a", { href: address(...parts) }, label);

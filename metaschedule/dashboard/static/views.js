@@ -4,7 +4,11 @@ import * as charts from "./charts.js";
 
 const section = (title, ...content) => h("section", {}, h("h2", {}, title), ...content);
 const outcomes = (counts) => Object.entries(counts).map(([kind, n]) => `${number(n)} ${kind}`).join(", ") || "none yet";
-const target = (key) => key.split(":").filter((_, n) => n !== 2).join(" ");
+// "x86_64:znver4:avx+avx2:64x32:c2" as "x86_64 znver4, 2 cores": the features and the vectors follow from the CPU
+const target = (key) => {
+  const [architecture, cpu, , , cores] = key.split(":");
+  return cores && /^c\d+$/.test(cores) ? `${architecture} ${cpu}, ${cores.slice(1)} cores` : key.split(":").filter((_, n) => n !== 2).join(" ");
+};
 
 export function runs(data) {
   if (!data.calls.length && !data.programs.length) {
@@ -42,7 +46,7 @@ export function run(data, { others }) {
     h("h1", {}, `${data.program}: tuning run`),
     cards([
       ["best", time(data.best)], ["untuned", time(data.untuned)],
-      ["won", data.untuned && data.best ? times(data.untuned / data.best) : "–", "good"],
+      ["speedup", data.untuned && data.best ? times(data.untuned / data.best) : "–", "good"],
       ["trials", data.budget ? `${number(data.trials)} of ${number(data.budget)}` : number(data.trials)],
       ["state", state], data.left !== null && ["time left", `about ${duration(data.left)}`],
       data.gflops !== null && ["rate", `${data.gflops.toPrecision(3)} GFLOPS`], share !== null && ["share of the peak", percent(share)],
@@ -70,11 +74,11 @@ export function model(data) {
     h("h1", {}, `${data.label || "Programs tuned together"}`),
     cards([
       ["kernels", number(data.kernels.length)], ["before", time(data.before)], ["after", time(data.after)],
-      ["won", data.before && data.after ? times(data.before / data.after) : "–", "good"],
+      ["speedup", data.before && data.after ? times(data.before / data.after) : "–", "good"],
       ["state", data.running ? h("span", { class: "live" }, "running") : "done"],
     ]),
     h("div", { class: "columns" }, section("Time in the model", charts.kernels(data)), section("Shares", charts.treemap(data))),
-    section("Kernels", table("Kernels", ["kernel", ">calls", ">untuned", ">tuned", ">in the model", ">won", ">may still win", ">of the peak", ">trials", ""], data.kernels.map((k) => [
+    section("Kernels", table("Kernels", ["kernel", ">calls", ">untuned", ">tuned", ">in the model", ">speedup", ">left to gain", ">of the peak", ">trials", ""], data.kernels.map((k) => [
       k.latency === null ? k.program : link(k.program, "kernel", k.workload, k.target), number(k.weight), time(k.untuned), time(k.latency), time(k.after),
       k.untuned && k.latency ? times(k.untuned / k.latency) : "–", time(k.may_win), k.gflops && k.peak ? percent(k.gflops / k.peak) : "–", number(k.trials),
       link("run", "run", k.run),
@@ -113,7 +117,8 @@ export function kernel(data, { load, parts }) {
     const listing = code("Assembly", found.lines, { language: "asm", marks });
     assembly.replaceChildren(loop ? cards([["inner loop", `lines ${loop.first + 1}–${loop.last + 1}`], ["vector products", number(loop.products)], ["loads", number(loop.loads)],
       ["stores", number(loop.stores)], ["instructions", number(loop.instructions)], ["bound by", loop.bound]]) : h("p", {}, "There is no loop in it."), listing);
-    listing.querySelector(".mark")?.scrollIntoView({ block: "nearest" });
+    const first = listing.querySelector(".mark");
+    if (first) listing.scrollTop = first.offsetTop - 2 * first.offsetHeight;
   }
   const r = data.record;
   return [
@@ -179,9 +184,9 @@ export function compare(data) {
       section("Traces", twoColumns("Traces side by side", data.trace)), section("Programs", twoColumns("Programs side by side", data.scheduled))];
   }
   if (data.kind === "runs") {
-    return [...heading, section("Best so far", charts.courses(data.sides, (s) => `${s.program} ${when(s.started)}`)),
+    return [...heading, section("Best so far", charts.courses(data.sides, (s) => s.label || `${s.program} ${when(s.started)}`)),
       section("Runs", table("Runs", ["", "first", "second"], [
-        ["program", ...data.sides.map((s) => s.program)], ["best", ...data.sides.map((s) => time(s.best))], ["untuned", ...data.sides.map((s) => time(s.untuned))],
+        ["program", ...data.sides.map((s) => s.program)], ["label", ...data.sides.map((s) => s.label || "–")], ["best", ...data.sides.map((s) => time(s.best))], ["untuned", ...data.sides.map((s) => time(s.untuned))],
         ["trials", ...data.sides.map((s) => number(s.trials))], ["space", ...data.sides.map((s) => s.space)], ["seed", ...data.sides.map((s) => String(s.seed ?? "–"))],
         ["outcomes", ...data.sides.map((s) => outcomes(s.outcomes))], ["machine", ...data.sides.map((s) => target(s.target))]]))];
   }

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
+from ..frames import pack
 from ..outcome import MeasureError, Outcome, one_line
 from ..workers import Listener
 from ..workload import Built, Workload
 from .node import outcome_of, pack_entry, read
 from .runners import RemoteRunner
+from .travel import pack_parts
 
 if TYPE_CHECKING:
     from .workers import RayWorkers
@@ -145,13 +147,13 @@ class RayRunner:
         self.home: RemoteRunner | None = None
         self.is_closed = False
         self._workers, self._key = workers, key
-        self._workload = workers.put(workload.pack())
-        self._reference: Any = None
+        self._workload = pack(*workload.pack())
+        self._reference = b""
         self._used: set[RemoteRunner] = set()
         self._listener: Listener | None = None
 
     def establish(self, reference: Built | Outcome) -> None:
-        self._reference = self._workers.ray.put(pack_entry(reference))
+        self._reference = pack_entry(reference)
 
     def run(self, entries: Sequence[Built | Outcome], best: float | None = None) -> list[Outcome]:
         return RemoteBatch(self._workers, self, entries, best, False).run()
@@ -164,9 +166,9 @@ class RayRunner:
     ) -> Any:
         """The future of a call of the actor's."""
         self._used.add(runner)
-        return runner.actor.run.remote(
-            __version__, self._key, self._workload, self._reference, entries, best, confirm
-        )
+        parts = [self._workload, self._reference, *entries]
+        sizes, pieces = pack_parts(parts, self._workers.ray.put)
+        return runner.actor.run.remote(__version__, self._key, best, confirm, sizes, *pieces)
 
     def listen(self, listener: Listener) -> None:
         self._listener = listener

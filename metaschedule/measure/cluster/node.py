@@ -26,6 +26,7 @@ from ..pool import Job, Pool
 from ..runner import LocalRunner
 from ..workload import Built, Workload
 from . import gate
+from .travel import unpack_parts
 
 REFUSED = "refused"  # the answer to who has another version
 MINUTE = 60.0  # seconds
@@ -109,14 +110,14 @@ class RunnerActor:
             self._heard = heard
 
     def run(
-        self, version: str, key: str, workload: bytes, reference: bytes, entries: Sequence[bytes],
-        best: float | None, confirm: bool,
-    ) -> bytes:  # fmt: skip
+        self, version: str, key: str, best: float | None, confirm: bool, sizes: Sequence[int], *pieces: bytes
+    ) -> bytes:
         """Outcomes of candidates, in order: `run` of a `LocalRunner`, or its `confirm`. `key` names the
-        workload, which is opened if it is not."""
+        workload, which is opened if it is not. The pieces are the workload, its reference, the candidates."""
         if why := refusal(version):
             return pack({"error": why})
         self._heard = time.monotonic()
+        workload, reference, *entries = unpack_parts(sizes, pieces)
         built = [Built.unpack(read(data)) for data in entries]
         self._tell("waiting")
         try:

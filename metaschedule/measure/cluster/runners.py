@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...target import Target
-from ..workers import Node
+from ..workers import WorkerNode
 
 AGREEMENT = 0.03  # of their peaks, by which two runners may differ that share a program
 WAKE_UP = 0.5  # seconds
@@ -26,7 +26,7 @@ class RemoteRunner:
 
     key: str  # of its node
     actor: Any
-    node: Node
+    node: WorkerNode
     is_busy: bool = False
     died: str = ""  # of what, and
     ended: float = 0.0  # when
@@ -49,13 +49,13 @@ class RemoteRunner:
             self.moved, self.progress = self.heard, status["progress"]
         self.status = status
 
-    def snapshot(self) -> Node:
+    def snapshot(self) -> WorkerNode:
         """What it is and does."""
         return replace(self.node, **as_fields(self.status) | ({"state": self.died} if self.died else {}))
 
 
 def as_fields(status: dict[str, Any]) -> dict[str, Any]:
-    """What a `Node` says of what a runner does."""
+    """What a `WorkerNode` says of what a runner does."""
     if not status:
         return {}
     far = f" {status['done']}/{status['of']}" if status["of"] > 1 else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...target import Target
 from ..outcome import one_line
-from ..workers import Node
+from ..workers import WorkerNode
 from .connection import RUNNER, Connection
 
 SECONDS = 30.0  # for a node to say what it is
@@ -22,8 +22,8 @@ class ClusterNode:
     name: str
     cores: int
     is_runner: bool
-    about: Node | None
-    runners: tuple[Node, ...] = ()
+    about: WorkerNode | None
+    runners: tuple[WorkerNode, ...] = ()
     error: str = ""
 
 
@@ -72,6 +72,6 @@ def describe(n: Any, answer: Any, doing: Any, errors: dict[str, str], as_fields:
     cores, is_runner = int(resources.get("CPU", 0)), bool(resources.get(RUNNER))
     if answer is None:
         return ClusterNode(name, cores, is_runner, None, (), errors[key])
-    about = Node(name, Target.from_json(answer["target"]), answer["version"])
+    about = WorkerNode(name, Target.from_json(answer["target"]), answer["version"])
     runners = tuple(replace(about, **as_fields(status)) for status in doing.get(key, []))
     return ClusterNode(name, cores, is_runner, about, runners)

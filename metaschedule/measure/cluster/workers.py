@@ -19,10 +19,10 @@ from typing import Any
 
 from ... import __version__
 from ...target import Target, known
-from ..frames import Frame, pack
+from ..frames import Frame
 from ..outcome import MeasureError, WorkersError, one_line
 from ..pool import Job
-from ..workers import Node
+from ..workers import WorkerNode
 from ..workload import Workload
 from . import gate
 from .connection import RUNNER, Connection
@@ -70,7 +70,8 @@ class RayWorkers:
         except BaseException:
             self.close()
             raise
-        threading.Thread(target=self._listen, daemon=True).start()
+        for forever in (self._listen, self._watch_head):
+            threading.Thread(target=forever, daemon=True).start()
 
     def __enter__(self) -> RayWorkers:
         return self
@@ -83,7 +84,7 @@ class RayWorkers:
         """While some are timed, as many others are built."""
         return 2 * max(1, len(self.runners.alive))
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[WorkerNode]:
         return [runner.snapshot() for runner in list(self.runners.known)]
 
     def resolve(self, target: Target | str) -> Target:
@@ -122,9 +123,6 @@ class RayWorkers:
 
     def open(self, workload: Workload) -> Any:
         return self._open_runner(self, workload, f"{self._name}.{next(self._numbers)}")
-
-    def put(self, frame: Frame) -> Any:
-        return self.ray.put(pack(*frame))
 
     def close(self) -> None:
         """End the runners, and Ray if it was started here."""
@@ -226,7 +224,7 @@ class RayWorkers:
                     )
                 target = Target.from_json(about["target"])
                 self.runners.add(
-                    RemoteRunner(key, actor, Node(names[key], target, about["version"], about["peak"]))
+                    RemoteRunner(key, actor, WorkerNode(names[key], target, about["version"], about["peak"]))
                 )
             if not done and not self._connection.is_head_alive():
                 raise WorkersError(LOST)
@@ -236,16 +234,21 @@ class RayWorkers:
 
     # --- what becomes of them ---
 
-    def _listen(self) -> None:
-        """Hear of the runners and let them hear of this process, until that ends."""
-        missed: Counter[str] = Counter()
-        asked: dict[Any, Any] = {}
-        looked = time.monotonic()
+    def _watch_head(self) -> None:
+        """In a thread that asks Ray nothing: its calls wait for a dead head until, after 60 s, it ends the
+        process."""
+        missed = 0
         while not self._is_closed.wait(HEARTBEAT):
-            missed["head"] = 0 if self._connection.is_head_alive() else missed["head"] + 1
-            if missed["head"] >= LOST_HEAD:
+            missed = 0 if self._connection.is_head_alive() else missed + 1
+            if missed >= LOST_HEAD:
                 self._fail(LOST)
                 return
+
+    def _listen(self) -> None:
+        """Hear of the runners and let them hear of this process, until that ends."""
+        asked: dict[Any, Any] = {}
+        looked = time.monotonic()
+        while not self._is_closed.wait(HEARTBEAT) and self._failure is None:
             try:
                 waiting = set(asked.values())
                 for runner in self.runners.alive:

@@ -1,4 +1,4 @@
-"""Who runs whole models: PyTorch in eager and compiled, zentorch, OpenVINO, this package.
+"""Who runs whole models: PyTorch in eager and compiled, zentorch, OpenVINO, ONNX Runtime, this package.
 
 A contestant is a function that prepares a `Subject`, a model in a precision, and gives the call that is
 timed. It raises `Skipped` where it cannot take part: it is not installed, or the machine or the model has
@@ -86,6 +86,38 @@ def torch_compile(subject: Subject) -> Call:
     return partial(torch.compile(subject.model, options={"freezing": True}), *subject.args)
 
 
+def torch_compile_default(subject: Subject) -> Call:
+    """As who knows no options calls it: weights are not packed."""
+    return partial(torch.compile(subject.model), *subject.args)
+
+
+def torch_compile_max_autotune(subject: Subject) -> Call:
+    """With freezing, and templates of its own tried beside the libraries."""
+    options: Any = {"freezing": True, "max_autotune": True}
+    return partial(torch.compile(subject.model, options=options), *subject.args)
+
+
+def onnxruntime(subject: Subject) -> Call:
+    """Exported by torch, with all of its optimisations; arrays go in and out without copies of ours."""
+    try:
+        ort: Any = import_module("onnxruntime")
+        import_module("onnxscript")
+    except ImportError as error:
+        raise Skipped("pip install onnxruntime onnxscript") from error
+    if subject.precision != "float32":
+        raise Skipped("it is compared in float32")
+    with redirect_stdout(io.StringIO()):
+        exported: Any = torch.onnx.export(subject.original, subject.original_args, dynamo=True, verbose=False)
+    chosen = ort.SessionOptions()
+    chosen.intra_op_num_threads, chosen.log_severity_level = torch.get_num_threads(), 3
+    session = ort.InferenceSession(
+        exported.model_proto.SerializeToString(), chosen, providers=["CPUExecutionProvider"]
+    )
+    arrays = [x.numpy() for x in subject.original_args]
+    fed = {given.name: array for given, array in zip(session.get_inputs(), arrays, strict=True)}
+    return lambda: [torch.from_numpy(y) for y in session.run(None, fed)]
+
+
 def zentorch(subject: Subject) -> Call:
     try:
         import_module("zentorch")
@@ -140,13 +172,23 @@ def ours(subject: Subject, database: str | Path | None = None) -> Call:
     return partial(run, *subject.args)
 
 
+def ours_optimized(subject: Subject, database: str | Path | None = None) -> Call:
+    from ...torch import optimize
+
+    return partial(optimize(subject.model, subject.args, database=database), *subject.args)
+
+
 OTHERS: dict[str, Prepare] = {
     "eager": eager,
     "channels-last": channels_last,
+    "torch-compile-default": torch_compile_default,
     "torch-compile": torch_compile,
+    "torch-compile-max-autotune": torch_compile_max_autotune,
     "zentorch": zentorch,
     "openvino": openvino,
+    "onnxruntime": onnxruntime,
 }
+PYTORCH = tuple(name for name in OTHERS if name in ("eager", "channels-last") or name.startswith("torch"))
 
 
 def tensors_of(outputs: Any) -> list[Tensor]:

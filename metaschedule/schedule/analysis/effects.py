@@ -1,12 +1,13 @@
 """Who reads and writes which buffers, in program order, and whether what was read stays as it was.
 
-`touch` is what a node itself does, `effects` lists everything below a place; `why_sources_change` decides
-whether an expression may be evaluated at another place.
+`touch` is what a node itself does; `readers` and `writers` are all that touch some buffers, found from the
+buffers, so that a question costs what these have to do with, not what the program has; `why_sources_change`
+decides whether an expression may be evaluated at another place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -75,13 +76,28 @@ def loaded_by(*exprs: ir.Expr) -> Buffers:
     return frozenset([x.buffer for x in ir.loads(*exprs)])
 
 
-def users(s: State, keys: Iterable[Key], buffer: ir.Buffer) -> list[Key]:
-    """Those of some nodes that use a buffer."""
-    nodes = s.nodes
-    return [key for key in keys if not is_plain_loop(nodes[key]) and touch(nodes[key]).uses(buffer)]
+def users(s: State, buffer: ir.Buffer) -> frozenset[Key]:
+    """The nodes that use a buffer. Those that have changed since the last question are looked at again."""
+    for key in s.changed:
+        node = s.nodes.get(key)
+        found = NONE
+        if node is not None and not is_plain_loop(node):
+            touched = touch(node)
+            found = touched.reads | touched.writes | touched.loaded
+        known = s.used.pop(key, NONE)
+        for gone in known - found:
+            s.users[gone] -= {key}
+        for new in found - known:
+            s.users[new] = s.users.get(new, frozenset()) | {key}
+        if found:
+            s.used[key] = found
+    s.changed.clear()
+    return s.users.get(buffer, frozenset())
 
 
 # --- in program order -----------------------------------------------------------------------------
+
+Place = tuple[tuple[int, ...], bool]  # the way from the root; what a node's own fields load comes first
 
 
 @dataclass(slots=True, eq=False)
@@ -92,30 +108,50 @@ class Effect:
     reads: Buffers
     writes: Buffers
     outside: bool  # an extent, a condition, a binding, a statement that is in no block
+    place: Place
 
     def describe(self) -> str:
         return f"block {self.key!r}" if isinstance(self.key, str) else "a statement outside of blocks"
 
 
-def effects(s: State, key: Key = ROOT) -> list[Effect]:
-    """Everything below a node that touches memory, in program order."""
-    found: list[Effect] = []
+def place_of(s: State, key: Key) -> Place:
+    """Of what a node does itself; places compare as the program runs."""
+    way: list[int] = []
+    while key is not ROOT:
+        parent = s.parent[key]
+        for n, child in enumerate(s.children[parent]):
+            if child is key:
+                way.append(n)
+                break
+        key = parent
+    return tuple(reversed(way)), True
 
-    waiting = list(reversed(s.children[key]))
-    while waiting:
-        at = waiting.pop()
-        node, below = s.nodes[at], s.children[at]
-        if is_plain_loop(node):
-            waiting += reversed(below)
-            continue
-        touched = touch(node)
-        if touched.loaded:
-            found.append(Effect(at, touched.loaded, NONE, True))
-        if below:
-            waiting += reversed(below)
-        else:
-            found.append(Effect(at, touched.reads, touched.writes, not isinstance(node, ir.Block)))
-    return found
+
+def effects_of(s: State, key: Key) -> Iterator[Effect]:
+    """What a node touches: what its fields load, then what it does if nothing is below it."""
+    node, place = s.nodes[key], place_of(s, key)
+    touched = touch(node)
+    if touched.loaded:
+        yield Effect(key, touched.loaded, NONE, True, (place[0], False))
+    if not s.children[key]:
+        yield Effect(key, touched.reads, touched.writes, not isinstance(node, ir.Block), place)
+
+
+def touching(s: State, buffers: Iterable[ir.Buffer]) -> list[Effect]:
+    """All that reads or writes some buffers, in program order."""
+    keys = {key for buffer in buffers for key in users(s, buffer)}
+    found = [effect for key in keys for effect in effects_of(s, key)]
+    return sorted(found, key=lambda effect: effect.place) if len(found) > 1 else found
+
+
+def writers(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
+    """All that writes some buffers, in program order."""
+    return [effect for effect in touching(s, buffers) if not effect.writes.isdisjoint(buffers)]
+
+
+def readers(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
+    """All that reads some buffers, in program order."""
+    return [effect for effect in touching(s, buffers) if not effect.reads.isdisjoint(buffers)]
 
 
 def shared_variables(s: State, a: Key, b: Key) -> set[ir.Var]:
@@ -131,19 +167,17 @@ def shared_variables(s: State, a: Key, b: Key) -> set[ir.Var]:
     return found
 
 
-def why_sources_change(
-    s: State, events: list[Effect], sources: Set[ir.Buffer], reader: Key, parallel: bool = True
-) -> str | None:
+def why_sources_change(s: State, sources: Set[ir.Buffer], reader: Key, parallel: bool = True) -> str | None:
     """Why `sources`, as the block `reader` sees them, may be other values at some later place; None if they
     are final: written before it only, and never again with another value. `parallel`: the later place may be
     in another iteration of a parallel loop."""
-    place = next(n for n, e in enumerate(events) if e.key is reader and not e.outside)
-    settled: set[tuple[Effect, Key]] = set()
-    for n, event in enumerate(events):
+    place = place_of(s, reader)
+    settled: set[tuple[Key, Key]] = set()
+    for event in writers(s, sources):
         for buffer in event.writes & sources:
-            if n >= place:
+            if event.place >= place:
                 return f"{buffer.name} is written again by {event.describe()}"
-            why = why_not_stable(s, events, event, reader, parallel, settled)
+            why = why_not_stable(s, event, reader, parallel, settled)
             if why:
                 return f"{buffer.name} may change: {why}"
     return None
@@ -151,24 +185,23 @@ def why_sources_change(
 
 def why_not_stable(
     s: State,
-    events: list[Effect],
     writer: Effect,
     reader: Key,
     parallel: bool = True,
-    settled: set[tuple[Effect, Key]] | None = None,
+    settled: set[tuple[Key, Key]] | None = None,
 ) -> str | None:
     """Why a writer before `reader` may store other values when loops around both go on; `parallel`: and when
     other iterations of a parallel loop do. `settled`: pairs that have been looked at; there are as many paths
     through a chain of diamonds as there are subsets of them."""
     settled = set() if settled is None else settled
     shared = shared_variables(s, writer.key, reader)
-    if not shared or (writer, reader) in settled:
+    if not shared or (writer.key, reader) in settled:
         return None  # it is done
-    settled.add((writer, reader))
+    settled.add((writer.key, reader))
     for var in shared if parallel else ():
         if var in s.nodes and s.nodes[var].kind not in ("serial", "unrolled", "vectorized"):
             return f"{writer.describe()} is in a {s.nodes[var].kind} loop with {reader!r}"
-    if writer.outside or any(e is not writer and e.writes & writer.writes for e in events):
+    if writer.outside or any(e.key is not writer.key for e in writers(s, writer.writes)):
         return f"{writer.describe()} is not the only one that writes it in the loops around"
     block = s.nodes[writer.key]
     why = order_matters(s, block)
@@ -176,13 +209,12 @@ def why_not_stable(
         return f"{writer.describe()} may write it again: {why or 'it reads what it writes'}"
     if shared & leaf_loops_by_kind(s, block)[1]:
         return f"the reduction of {writer.describe()} goes on around {reader!r}"
-    place = next(n for n, e in enumerate(events) if e is writer)
-    for n, event in enumerate(events):
-        if event.writes & writer.reads:
-            if n > place and shared_variables(s, event.key, writer.key):
-                return f"{event.describe()} changes what it is computed from"
-            if n < place and (why := why_not_stable(s, events, event, writer.key, parallel, settled)):
-                return why
+    for event in writers(s, writer.reads):
+        if event.place > writer.place and shared_variables(s, event.key, writer.key):
+            return f"{event.describe()} changes what it is computed from"
+        before = event.place < writer.place
+        if before and (why := why_not_stable(s, event, writer.key, parallel, settled)):
+            return why
     return None
 
 

@@ -8,13 +8,14 @@ from ... import ir
 from ...arith import Domain
 from ...errors import ScheduleError
 from ..state import ROOT, Key, State
-from .effects import Effect
+from .effects import Effect, writers
 
 
-def single_store(s: State, block: ir.Block) -> ir.Store:
-    """The store that is all a block does; raises if the block is not an element-wise stage."""
+def single_store(s: State, block: ir.Block, allows_scalar: bool = False) -> ir.Store:
+    """The store that is all a block does; raises if the block is not an element-wise stage, or a scalar where
+    that is allowed."""
     marks = {block.name: "this block"}
-    if not block.iters:
+    if not block.iters and not (allows_scalar and computes_scalar(s, block)):
         raise ScheduleError(f"block {block.name!r} has no iterators: it is opaque", marks)
     if block.init or any(it.kind == "reduce" for it in block.iters):
         raise ScheduleError(
@@ -30,6 +31,13 @@ def single_store(s: State, block: ir.Block) -> ir.Store:
     return store
 
 
+def computes_scalar(s: State, block: ir.Block) -> bool:
+    """Whether a block outside of all loops stores to buffers without dimensions: its one instance is all that
+    these hold."""
+    scalar = all(not r.buffer.shape for r in block.writes)
+    return scalar and not block.iters and not block.predicate and not s.loops_around(block.name)
+
+
 def stored_loads(store: ir.Store) -> list[ir.Load]:
     return ir.loads(*store.indices, store.value)
 
@@ -41,9 +49,9 @@ def check_private(s: State, buffer: ir.Buffer, block: ir.Block) -> None:
         )
 
 
-def check_only_writer(events: list[Effect], buffer: ir.Buffer, block: ir.Block) -> None:
-    for event in events:
-        if buffer in event.writes and event.key is not block.name:
+def check_only_writer(s: State, buffer: ir.Buffer, block: ir.Block) -> None:
+    for event in writers(s, {buffer}):
+        if event.key is not block.name:
             raise ScheduleError(
                 f"{buffer.name} is also written elsewhere",
                 marks={block.name: "writes", event.key: "writes too"},

@@ -15,10 +15,10 @@ from ...affine.injective import is_one_to_one
 from ...affine.inverse import find_inverse
 from ...affine.view import View
 from ...errors import ScheduleError
+from ...ir.reducers import find_reducer
 from ..state import ROOT, Key, State
-from .effects import Effect, touch
+from .effects import touch, writers
 from .iteration_domain import is_bound_plainly, is_count
-from .reducers import find_reducer
 
 Stores = dict[ir.Buffer, tuple[ir.Expr, ...]]  # at which indices, over spatial iterators
 
@@ -45,7 +45,7 @@ def carry_out(s: State, move: Move) -> None:
     for var, (definition, extent) in move.definitions.items():
         s.extents[var] = extent
         s.define(var, definition)
-    s.nodes[name] = move.block
+    s.set_node(name, move.block)
     s.children.setdefault(name, ())
     top: Key = s.nest(move.loops, [name]) if move.loops else name
     children = s.children[move.loop]
@@ -183,10 +183,10 @@ def spatial_iters(iters: tuple[ir.Iter, ...]) -> tuple[ir.Iter, ...]:
     return tuple([it for it in iters if it.kind == "spatial"])
 
 
-def check_only_writer(events: list[Effect], block: ir.Block) -> None:
+def check_only_writer(s: State, block: ir.Block) -> None:
     """Raises if anything else stores to what a block stores to."""
     mine = touch(block).writes
-    for event in events:
+    for event in writers(s, mine):
         both = [b for b in event.writes & mine if event.key is not block.name]
         if both:
             key = event.key if isinstance(event.key, str) else block.name

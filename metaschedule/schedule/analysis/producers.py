@@ -6,42 +6,37 @@ from ...affine.definitions import leaf_loops_by_kind
 from ...errors import ScheduleError
 from ...ir import Block, Var
 from ..state import Key, State
-from .effects import Effect, shared_variables, touch, why_not_stable
+from .effects import Effect, place_of, readers, shared_variables, touch, why_not_stable, writers
 from .moving import check_block, child_towards, position
 
 
-def check_readers(s: State, events: list[Effect], block: Block) -> None:
+def check_readers(s: State, block: Block) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
-    mine = touch(block).writes
-    place = next(n for n, e in enumerate(events) if e.key is block.name and not e.outside)
-    for n, event in enumerate(events):
-        if n != place and event.reads & mine:
-            if n < place:
-                raise ScheduleError(
-                    f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
-                    marks={block.name: "stores it"},
-                )
-            if leaf_loops_by_kind(s, block)[1] & shared_variables(s, event.key, block.name):
-                raise ScheduleError(
-                    f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
-                    marks={block.name: "reduces"},
-                )
+    place = place_of(s, block.name)
+    for event in readers(s, touch(block).writes):
+        if event.place < place:
+            raise ScheduleError(
+                f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
+                marks={block.name: "stores it"},
+            )
+        reducing = leaf_loops_by_kind(s, block)[1]
+        if event.place > place and reducing & shared_variables(s, event.key, block.name):
+            raise ScheduleError(
+                f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
+                marks={block.name: "reduces"},
+            )
 
 
-def find_producers(
-    s: State, events: list[Effect], block: Block, loop: Var, meeting: Key
-) -> tuple[list[str], list[str]]:
+def find_producers(s: State, block: Block, loop: Var, meeting: Key) -> tuple[list[str], list[str]]:
     """The blocks below the loop that store what a block reads, and those in loops around that loop; others
     must be done before."""
     sources = touch(block).reads
     branch = child_towards(s, loop, meeting)
-    start = next((n for n, e in enumerate(events) if e.key is branch or s.is_below(e.key, branch)), 0)
+    start = place_of(s, branch)
     producers: list[str] = []
     partial: list[str] = []
-    for n, event in enumerate(events):
-        if not event.writes & sources or event.key is block.name:
-            continue
-        if n < start and not s.is_below(event.key, branch):
+    for event in writers(s, sources):
+        if event.key is block.name or event.place < start:
             continue
         within = isinstance(event.key, str) and s.is_below(event.key, branch)
         if not within or event.outside:
@@ -65,7 +60,7 @@ def find_producers(
                 f"{loop.name}",
                 marks={event.key: "later", loop: "earlier"},
             )
-        check_settled(s, events, event, block, place)
+        check_settled(s, event, block, place)
         (producers if below else partial).append(s.nodes[event.key].name)
     if not producers:
         raise ScheduleError(
@@ -75,9 +70,9 @@ def find_producers(
     return producers, partial
 
 
-def check_settled(s: State, events: list[Effect], event: Effect, block: Block, place: Key) -> None:
+def check_settled(s: State, event: Effect, block: Block, place: Key) -> None:
     """Raises unless what a producer has stored by `place` is there for good."""
-    why = why_not_stable(s, events, event, place, parallel=False)  # it is read by the same iteration
+    why = why_not_stable(s, event, place, parallel=False)  # it is read by the same iteration
     if not why:
         return
     producer: Block = s.nodes[event.key]

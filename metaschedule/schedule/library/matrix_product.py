@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ... import ir
 from ...errors import ScheduleError
-from ..analysis.reducers import find_reducer
+from ...ir.reducers import find_reducer
 from ..primitive.base import BlockRV
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any
 from ... import ir
 from ...arith import Domain, IndexMap, negation, simplify
 from ...errors import ScheduleError
+from ...ir.reducers import find_reducer
 from ..analysis.block_dependence import order_matters
 from ..analysis.index_text import Texts, image_shape, index_map
 from ..analysis.iteration_domain import runs_once_per_point
-from ..analysis.reducers import find_reducer
 from ..state import Key, State
 from .base import BlockRV, Primitive, primitive
 from .loops import check_plain

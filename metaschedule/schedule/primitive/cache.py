@@ -13,7 +13,7 @@ from ...errors import ScheduleError
 from ...ir.annotations import STORAGE_ALIGN
 from ..analysis.limits import check_elements
 from ..state import State
-from .base import BlockRV, Primitive, Steps, primitive
+from .base import BlockRV, ExprRV, Primitive, Steps, primitive
 from .cache_copies import CacheRead, CacheWrite
 from .cache_stage import accessed_buffer, check_scope, owner_of, replace_buffer
 from .reindex import Reindex
@@ -63,10 +63,10 @@ class StorageAlign(Primitive):
     write_index: int
     axis: int
     factor: int
-    offset: int = 0
+    offset: int | ExprRV = 0
 
-    def check(self, s: State) -> tuple[ir.Block, ir.Buffer, ir.Buffer]:
-        block = s.block(self.block)
+    def check(self, s: State) -> tuple[ir.Block, ir.Buffer, ir.Buffer, int]:
+        block, offset = s.block(self.block), s.number(self.offset)
         buffer = accessed_buffer(block, "write", self.write_index)
         owner_of(s, buffer, block)
         rank = len(buffer.shape)
@@ -77,22 +77,22 @@ class StorageAlign(Primitive):
                 marks=mark,
                 help="give an axis from 0 to the last but one",
             )
-        if not 0 <= self.offset < self.factor:
+        if not 0 <= offset < self.factor:
             raise ScheduleError(
-                f"factor {self.factor!r} and offset {self.offset!r}", marks=mark, help="0 <= offset < factor"
+                f"factor {self.factor!r} and offset {offset!r}", marks=mark, help="0 <= offset < factor"
             )
         # Of all that was asked for the buffer, inner axes first: an outer distance holds inner ones.
-        asked = [*alignments(s, buffer), (self.axis, self.factor, self.offset)]
+        asked = [*alignments(s, buffer), (self.axis, self.factor, offset)]
         strides = ir.aligned_strides(buffer.shape, asked)
         check_elements((strides[0], buffer.shape[0]), buffer.name, mark)
-        return block, buffer, ir.replace_fields(buffer, layout=ir.Layout(strides))
+        return block, buffer, ir.replace_fields(buffer, layout=ir.Layout(strides)), offset
 
-    def apply(self, s: State, plan: tuple[ir.Block, ir.Buffer, ir.Buffer]) -> tuple[Any, ...]:
-        block, old, new = plan
+    def apply(self, s: State, plan: tuple[ir.Block, ir.Buffer, ir.Buffer, int]) -> tuple[Any, ...]:
+        block, old, new, offset = plan
         replace_buffer(s, old, new)
         noted = (
             *(STORAGE_ALIGN.get(block) or ()),
-            (self.write_index, self.axis, self.factor, self.offset),
+            (self.write_index, self.axis, self.factor, offset),
         )
         s.update(block.name, annotations={**block.annotations, STORAGE_ALIGN.key: noted})
         return ()
@@ -133,7 +133,7 @@ class CacheSteps(Steps):
         self.run(SetScope(block, write_index, scope))
 
     def storage_align(
-        self, block: BlockRV, write_index: int, axis: int, factor: int, offset: int = 0
+        self, block: BlockRV, write_index: int, axis: int, factor: int, offset: int | ExprRV = 0
     ) -> None:
         """Pad a buffer to align its rows; see `StorageAlign`."""
         self.run(StorageAlign(block, write_index, axis, factor, offset))

@@ -187,7 +187,7 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     tests = (*copy.box.guards, *clips, *[ir.substitute(g, values) for g in copy.guards])
     name = s.fresh_block_name(copy.name)
     signature_and_body = assignment(copy.target, copy.to, copy.source, copy.at)
-    s.nodes[name] = ir.Block(name, copy.iters, bindings, *signature_and_body, predicate=tests)
+    s.set_node(name, ir.Block(name, copy.iters, bindings, *signature_and_body, predicate=tests))
     s.children[name] = ()
     return (s.nest(loops, [name]) if loops else name), name
 
@@ -227,7 +227,7 @@ def redirect_buffer(
 
 def rewrite_below(s: State, key: Key, rewriter: ir.Rewriter) -> None:
     for child in s.children[key]:
-        s.nodes[child] = rewriter.stmt(s.nodes[child])
+        s.set_node(child, rewriter.stmt(s.nodes[child]))
         rewrite_below(s, child, rewriter)
 
 
@@ -253,7 +253,7 @@ def replace_buffer(s: State, old: ir.Buffer, new: ir.Buffer, rewriter: ir.Rewrit
     s.allocs = tuple([new if b is old else b for b in s.allocs])
     for key, node in list(s.nodes.items()):
         if mentions(node, old):
-            s.nodes[key] = rewriter.stmt(node)
+            s.set_node(key, rewriter.stmt(node))
 
 
 def mentions(node: object, buffer: ir.Buffer) -> bool:

@@ -20,7 +20,7 @@ from ...affine.inverse import preimage
 from ...affine.view import Interval, View
 from ...errors import ScheduleError
 from ...ir import Block, Expr, Var
-from ..analysis.effects import Effect, effects, touch, why_sources_change
+from ..analysis.effects import readers, touch, why_sources_change
 from ..analysis.iteration_domain import over_iterators, reach_of
 from ..analysis.loop_mirror import BoundValues, NewLoops
 from ..analysis.moving import (
@@ -85,16 +85,15 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
     stores = check_block(s, block)
     meeting = check_place(s, block, loop)
     check_not_output(s, block)
-    events = effects(s)
-    check_only_writer(events, block)
-    consumers = check_consumers(s, events, block, loop)
+    check_only_writer(s, block)
+    consumers = check_consumers(s, block, loop)
     if position(s, block.name, meeting) > position(s, loop, meeting):
         raise ScheduleError(
             f"block {block.name!r} runs after the loop over {loop.name}",
             marks={block.name: "later", loop: "earlier"},
             help="reverse_compute_at moves a block into an earlier loop",
         )
-    why = why_sources_change(s, events, touch(block).reads, block.name, parallel=False)
+    why = why_sources_change(s, touch(block).reads, block.name, parallel=False)
     if why:
         raise ScheduleError(
             f"what block {block.name!r} reads may be different at the loop over {loop.name}: {why}",
@@ -167,7 +166,7 @@ def check_loops(s: State, block: Block, meeting: Key) -> None:
             )
 
 
-def check_consumers(s: State, events: list[Effect], block: Block, loop: Var) -> list[Block]:
+def check_consumers(s: State, block: Block, loop: Var) -> list[Block]:
     """The blocks below the loop that read what a block stores; raises if others do."""
     mine = {r.buffer for r in block.writes}
     below = s.blocks_below(loop)
@@ -178,8 +177,8 @@ def check_consumers(s: State, events: list[Effect], block: Block, loop: Var) -> 
             marks={loop: "not used here", block.name: "to be moved"},
         )
     known = {b.name for b in consumers}
-    for event in events:
-        if event.key is block.name or not event.reads & mine:
+    for event in readers(s, mine):
+        if event.key is block.name:
             continue
         around = [event.key, *s.ancestors(event.key)]
         if event.outside or not s.is_below(event.key, loop) or not any(k in known for k in around):

@@ -182,11 +182,10 @@ class DecomposePadding(Primitive):
                 )
         tidy = Tidy({**values}, Domain({it.var: it.extent for it in iters}))
         store = ir.Store(plan.store.buffer, tidy.exprs(plan.store.indices), tidy.expr(plan.value.a))
-        s.nodes[block.name] = infer_signature(
-            ir.replace_fields(
-                block, iters=tuple(iters), bindings=tuple(bindings), predicate=tuple(predicate), body=(store,)
-            )
+        new = ir.replace_fields(
+            block, iters=tuple(iters), bindings=tuple(bindings), predicate=tuple(predicate), body=(store,)
         )
+        s.set_node(block.name, infer_signature(new))
 
     def is_own_loop(self, s: State, plan: DecomposePlan, at: int) -> bool:
         """Whether an iterator is a loop of the nest that serves nothing else."""

@@ -7,10 +7,10 @@ from typing import Any
 from ... import ir
 from ...arith import block_signature
 from ...errors import ScheduleError
+from ...ir.reducers import ASSOCIATIVE, find_reducer, identity_of
 from ..analysis.block_dependence import check_independent
 from ..analysis.effects import touch
 from ..analysis.iteration_domain import runs_once_per_point
-from ..analysis.reducers import ASSOCIATIVE, find_reducer, identity_of
 from ..state import ROOT, State
 from .base import BlockRV, Primitive, primitive
 from .nests import is_guarded, remove
@@ -172,7 +172,7 @@ class FuseReductionEpilogue(Primitive):
 
     def apply(self, s: State, plan: ir.Block) -> tuple[Any, ...]:
         old = {r.buffer for r in s.nodes[plan.name].writes}
-        s.nodes[plan.name] = plan
+        s.set_node(plan.name, plan)
         s.allocs = tuple([b for b in s.allocs if b not in old])
         remove(s, s.values[self.epilogue_block])
         return ()

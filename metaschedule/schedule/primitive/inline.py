@@ -9,7 +9,7 @@ from ... import ir
 from ...affine.inverse import Inverse, Solve, find_inverse
 from ...arith import contains
 from ...errors import ScheduleError
-from ..analysis.effects import Effect, effects, why_sources_change
+from ..analysis.effects import place_of, readers, why_sources_change
 from ..analysis.elementwise import (
     check_one_scope,
     check_only_writer,
@@ -54,7 +54,7 @@ class ComputeInline(Primitive):
 
     def check(self, s: State) -> InlinePlan:
         block = s.block(self.block)
-        store = single_store(s, block)
+        store = single_store(s, block, allows_scalar=True)
         buffer = store.buffer
         check_private(s, buffer, block)
         inverse = find_inverse(block.iters, store.indices)
@@ -64,9 +64,8 @@ class ComputeInline(Primitive):
                 marks={block.name: "stores to " + str(ir.Load(buffer, store.indices))},
                 help="every iterator must be found again from the indices, as in B[j, i * 4 + k]",
             )
-        events = effects(s)
-        check_only_writer(events, buffer, block)
-        why = why_sources_change(s, events, {x.buffer for x in stored_loads(store)}, block.name)
+        check_only_writer(s, buffer, block)
+        why = why_sources_change(s, {x.buffer for x in stored_loads(store)}, block.name)
         if why:
             raise ScheduleError(
                 f"block {block.name!r} would be computed from other values: {why}",
@@ -77,25 +76,20 @@ class ComputeInline(Primitive):
                 f"block {block.name!r} runs on a part of its iterators only and cannot be computed elsewhere",
                 marks={block.name: "does not run everywhere"},
             )
-        return InlinePlan(block, buffer, self.consumers(s, events, block, store, inverse))
+        return InlinePlan(block, buffer, self.consumers(s, block, store, inverse))
 
-    def consumers(
-        self, s: State, events: list[Effect], block: ir.Block, store: ir.Store, inverse: Inverse
-    ) -> list[ir.Block]:
+    def consumers(self, s: State, block: ir.Block, store: ir.Store, inverse: Inverse) -> list[ir.Block]:
         buffer = store.buffer
         put = PutExpression(buffer, store.value, inverse.solve)
         whole = all(r == (0, n - 1) for r, n in zip(inverse.ranges, buffer.shape, strict=True))
         written = buffer.region(*((low, high - low + 1) for low, high in inverse.ranges))
         found: list[ir.Block] = []
-        seen = False
-        for event in events:
-            seen = seen or event.key is block.name
-            if buffer not in event.reads:
-                continue
+        place = place_of(s, block.name)
+        for event in readers(s, {buffer}):
             check_one_scope(s, event, block, buffer)
             reader: ir.Block = s.nodes[event.key]
             marks: dict[Any, str] = {block.name: f"writes {buffer.name}", reader.name: f"reads {buffer.name}"}
-            if not seen:
+            if event.place < place:
                 raise ScheduleError(f"block {reader.name!r} runs before block {block.name!r}", marks)
             if not reader.iters:
                 raise ScheduleError(f"block {reader.name!r}, which reads {buffer.name}, is opaque", marks)
@@ -113,7 +107,7 @@ class ComputeInline(Primitive):
 
     def apply(self, s: State, plan: InlinePlan) -> tuple[Any, ...]:
         for consumer in plan.consumers:
-            s.nodes[consumer.name] = consumer
+            s.set_node(consumer.name, consumer)
         remove(s, plan.block.name, plan.buffer)
         refresh_scopes(s, plan.consumers[0].name)
         return ()

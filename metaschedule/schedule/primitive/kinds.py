@@ -22,9 +22,9 @@ from ...affine.definitions import leaf_loops_by_kind
 from ...affine.view import View
 from ...codegen.lower.model import MOST_UNROLLED
 from ...errors import ScheduleError
+from ...ir.reducers import commutes
 from ..analysis.effects import accesses_below, users
 from ..analysis.must_write import stored_region
-from ..analysis.reducers import commutes
 from ..state import Key, State
 from .base import LoopRV, Primitive, Steps, primitive
 
@@ -113,7 +113,7 @@ def is_private(s: State, loop: ir.Var, buffer: ir.Buffer, uses: list[Access]) ->
     scope = s.scope(loop)
     if not any(b is buffer for b in (s.nodes[scope].allocs if scope else s.allocs)):
         return False  # no intermediate
-    if not all(s.is_below(key, loop) for key in users(s, s.nodes, buffer)):
+    if not all(s.is_below(key, loop) for key in users(s, buffer)):
         return False
     for n, read in enumerate(uses):
         if read.is_write:
@@ -226,7 +226,8 @@ class Bind(Primitive):
                2. the loop has no other kind
                3. no loop around or inside it has the axis; other loops of the nest that have it have the same
                   extent
-               4. iterations do not depend on each other, as for `parallel`
+               4. iterations do not depend on each other, as for `parallel`; or they are threads and terms
+                  of a reduction that commutes, which the threads then carry out together
     """
 
     loop: LoopRV
@@ -238,7 +239,7 @@ class Bind(Primitive):
             raise ScheduleError(f"unknown axis {self.axis!r}", help=f"one of {', '.join(ir.GPU_AXES)}")
         check_serial(loop)
         self.check_axis(s, loop)
-        check_independent(s, loop)
+        check_independent(s, loop, reductions=self.axis.startswith("threadIdx"))
         return loop.var
 
     def check_axis(self, s: State, loop: ir.For) -> None:

@@ -105,7 +105,7 @@ class TransformLayout(Primitive):
             loops = [ir.For(ir.Var(f"ax{n}"), it.extent, ()) for n, it in enumerate(plan.fill.iters)]
             values = dict(zip([it.var for it in plan.fill.iters], [f.var for f in loops], strict=True))
             name = s.fresh_block_name(plan.fill.name)
-            s.nodes[name] = plan.fill
+            s.set_node(name, plan.fill)
             s.children[name] = ()
             predicate = tuple([ir.substitute(c, values) for c in plan.fill.predicate])
             s.update(name, name=name, bindings=tuple(values.values()), predicate=predicate)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import ir
 from ...errors import ScheduleError
-from ..analysis.reducers import find_reducer
+from ...ir.reducers import find_reducer
 from ..analysis.signature import infer_signature, refresh_scopes
 from ..state import Key, State
 from .base import BlockRV, Primitive, Steps, primitive
@@ -87,9 +87,8 @@ class ConvertOperand(Primitive):
             after.append(take_off(s, plan, ir.Load(result, plan.store.indices), ir.Load(total, place)))
         s.allocs = (*s.allocs, *made)
         put = PutOperand(plan.load, copy, {plan.store.buffer: result})
-        s.nodes[block.name] = infer_signature(
-            ir.replace_fields(block, init=put.body(block.init), body=put.body(block.body))
-        )
+        new = ir.replace_fields(block, init=put.body(block.init), body=put.body(block.body))
+        s.set_node(block.name, infer_signature(new))
         s.put_at(plan.top, [*before, plan.top, *after])
         refresh_scopes(s, plan.top)
         return tuple([s.blocks_below(key)[0] for key in (*before, *after)])

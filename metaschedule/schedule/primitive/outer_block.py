@@ -48,10 +48,10 @@ class Blockize(Primitive):
 
     def apply(self, s: State, plan: BlockizePlan) -> tuple[Any, ...]:
         key = s.fresh_block_name(plan.outer.name)
-        s.nodes[key] = ir.replace_fields(plan.outer, name=key)
+        s.set_node(key, ir.replace_fields(plan.outer, name=key))
         s.put_at(plan.loops[0], [key])
         s.set_children(key, [plan.loops[0]])
-        s.nodes[plan.inner.name] = plan.inner
+        s.set_node(plan.inner.name, plan.inner)
         return (key,)
 
 

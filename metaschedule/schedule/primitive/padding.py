@@ -9,8 +9,8 @@ from typing import Any
 
 from ... import ir
 from ...errors import ScheduleError
+from ...ir.reducers import BlockReducer, find_reducer
 from ..analysis.limits import LARGEST_ELEMENT, check_count
-from ..analysis.reducers import BlockReducer, find_reducer
 from ..analysis.signature import infer_signature, refresh_scopes
 from ..state import Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
@@ -133,7 +133,7 @@ class PadEinsum(Primitive):
             init=put.body(block.init),
             body=put.body(block.body),
         )
-        s.nodes[block.name] = infer_signature(new)
+        s.set_node(block.name, infer_signature(new))
         for it, binding in zip(block.iters, block.bindings, strict=True):
             assert isinstance(binding, ir.Var)
             s.update(binding, extent=ir.const(sizes[it.var]))

@@ -174,19 +174,19 @@ class Piece(ir.Substitute):
         if isinstance(node, ir.For):
             var = self.declare(node.var)
             extent = self.expr(node.extent)
-            s.nodes[var] = ir.replace_fields(node, var=var, extent=extent)
+            s.set_node(var, ir.replace_fields(node, var=var, extent=extent))
             s.extents[var] = extent
             new: Key = var
         elif isinstance(node, ir.Block):
             new = s.fresh_block_name(node.name) if self.fresh else key
-            s.nodes[new] = ir.replace_fields(self.outer_block(node), name=new)
+            s.set_node(new, ir.replace_fields(self.outer_block(node), name=new))
         elif self.fresh:
             s.counter += 1
             new = s.counter
-            s.nodes[new] = self.stmt(node)
+            s.set_node(new, self.stmt(node))
         else:
             new = key
-            s.nodes[new] = self.stmt(node)
+            s.set_node(new, self.stmt(node))
         s.set_children(new, [self.copy(child) for child in children])
         return new
 

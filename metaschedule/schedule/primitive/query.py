@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import ScheduleError
 from ...ir import Block
 from ..state import ROOT, Key, State
-from .base import BlockRV, LoopRV, Primitive, Steps, primitive
+from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
 
 @primitive("get_block")
@@ -55,6 +55,29 @@ class GetLoops(Primitive):
 
     def apply(self, s: State, plan: list[Any]) -> tuple[Any, ...]:
         return tuple(plan)
+
+
+@primitive("get_extent")
+class GetExtent(Primitive):
+    """How many iterations a loop has, as a number to split another loop by.
+
+    requires:  1. the extent is a constant
+    """
+
+    loop: LoopRV
+
+    def check(self, s: State) -> int:
+        loop = s.loop(self.loop)
+        extent = s.fixed_extent(loop.var)
+        if extent is None:
+            raise ScheduleError(
+                f"the extent of the loop over {loop.var.name} is not a constant",
+                marks={loop.var: "its extent is an expression"},
+            )
+        return extent
+
+    def apply(self, s: State, plan: int) -> tuple[Any, ...]:
+        return (plan,)
 
 
 @primitive("get_child_blocks")
@@ -116,6 +139,10 @@ class QuerySteps(Steps):
     def get_loops(self, block: BlockRV, innermost: int = 0) -> list[LoopRV]:
         """The loops around a block, outermost first; or the `innermost` so many of them."""
         return list(self.run(GetLoops(block, innermost)))
+
+    def get_extent(self, loop: LoopRV) -> ExprRV:
+        """How many iterations a loop has; see `GetExtent`."""
+        return self.run(GetExtent(loop))[0]
 
     def get_child_blocks(self, target: BlockRV | LoopRV) -> list[BlockRV]:
         """The blocks in the body of a block or loop."""

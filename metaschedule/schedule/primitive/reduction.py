@@ -136,9 +136,9 @@ class DecomposeReduction(Primitive):
                     help=f"decompose at the loop over {var.name} or outside of it",
                 )
         plan = plan_init(s, block, chain, reducing)
-        below = s.statements_below(loop.var)
-        for other in [key for w in block.writes for key in users(s, below, w.buffer)]:
-            if other is not block.name:
+        using = {key for w in block.writes for key in users(s, w.buffer)}
+        for other in s.statements_below(loop.var):
+            if other in using and other is not block.name:
                 name = f"block {other!r}" if isinstance(other, str) else "a loop or statement"
                 raise ScheduleError(
                     f"the result of block {block.name!r} is used by {name} in the same loop",
@@ -155,7 +155,7 @@ class DecomposeReduction(Primitive):
         key = s.add(new)
         top: Key = s.nest(loops, [key]) if loops else key
         s.put_at(loop, [top, loop])
-        s.nodes[init.block.name] = drop_init(s, s.nodes[init.block.name])
+        s.set_node(init.block.name, drop_init(s, s.nodes[init.block.name]))
         return (key,)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from ...affine.definitions import leaf_loops_by_kind, leaf_loops_of
 from ...errors import ScheduleError
 from ...ir import Block, Const, Var
+from ...ir.reducers import commutes
 from ..analysis.block_dependence import order_matters
 from ..analysis.effects import touch
 from ..analysis.iteration_domain import check_once
-from ..analysis.reducers import commutes
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .kinds import loop_carried_dependence

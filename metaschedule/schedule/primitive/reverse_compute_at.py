@@ -25,7 +25,7 @@ from ...affine.injective import is_one_to_one
 from ...affine.view import View
 from ...errors import ScheduleError
 from ...ir import Block, Buffer, Var, as_int
-from ..analysis.effects import effects
+from ...ir.reducers import find_reducer
 from ..analysis.iteration_domain import covers_domain, is_bound_plainly, over_iterators, reach_of
 from ..analysis.loop_mirror import follow, rank_leaders
 from ..analysis.moving import (
@@ -38,7 +38,6 @@ from ..analysis.moving import (
     position,
 )
 from ..analysis.producers import check_readers, find_producers
-from ..analysis.reducers import find_reducer
 from ..state import Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
 from .compute_at import STAY, move_block
@@ -89,8 +88,7 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
     """How to run a block below a loop of its producer; raises `ScheduleError` if that would be wrong."""
     check_block(s, block)
     meeting = check_place(s, block, loop)
-    events = effects(s)
-    check_only_writer(events, block)
+    check_only_writer(s, block)
     if position(s, block.name, meeting) < position(s, loop, meeting):
         raise ScheduleError(
             f"block {block.name!r} runs before the loop over {loop.name}",
@@ -98,8 +96,8 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
             help="compute_at moves a block into a later loop",
         )
     check_reduction(s, block, View(s, meeting))
-    check_readers(s, events, block)
-    below, around = find_producers(s, events, block, loop, meeting)
+    check_readers(s, block)
+    below, around = find_producers(s, block, loop, meeting)
     view, (domain, rest) = View(s, loop), reach_of(View(s, meeting), block)
     own = [test for test in [over_iterators(s, block, test) for test in rest] if test is not None]
     problem: ScheduleError | None = None

@@ -10,7 +10,14 @@ from ...affine.inverse import find_inverse
 from ...arith import simplify
 from ...errors import ScheduleError
 from ..analysis.block_dependence import order_matters
-from ..analysis.effects import Effect, effects, shared_variables, why_sources_change
+from ..analysis.effects import (
+    place_of,
+    readers,
+    shared_variables,
+    touching,
+    why_sources_change,
+    writers,
+)
 from ..analysis.elementwise import (
     check_one_scope,
     check_only_writer,
@@ -56,16 +63,14 @@ class ReverseComputeInline(Primitive):
     def check(self, s: State) -> ReversePlan:
         block = s.block(self.block)
         store = single_store(s, block)
-        events = effects(s)
-        producer, buffer = self.find_producer(s, events, block, store)
+        producer, buffer = self.find_producer(s, block, store)
         made = single_store(s, producer)
         check_private(s, buffer, producer)
-        for event in events:
-            if buffer in event.reads and event.key is not block.name:
+        for event in readers(s, {buffer}):
+            if event.key is not block.name:
                 marks = {producer.name: f"writes {buffer.name}", event.key: f"also reads {buffer.name}"}
                 raise ScheduleError(f"{buffer.name} is read by others than block {block.name!r}", marks)
-            if buffer in event.reads:
-                check_one_scope(s, event, producer, buffer)
+            check_one_scope(s, event, producer, buffer)
         solved, tests = self.match(block, store, producer, made)
         why = order_matters(s, block)
         if why:
@@ -79,7 +84,7 @@ class ReverseComputeInline(Primitive):
                     f"block {each.name!r} does not certainly run at every point of its iterators",
                     marks={each.name: "runs on a part of them"},
                 )
-        self.check_moves(s, events, block, store, producer)
+        self.check_moves(s, block, store, producer)
         marks = {producer.name: f"writes {buffer.name}", block.name: f"reads {buffer.name}"}
         check_inlined(buffer, made.value, (store,), marks)
         put = PutProduct(buffer, made.value, solved)
@@ -90,12 +95,10 @@ class ReverseComputeInline(Primitive):
             block, buffer, infer_signature(ir.replace_fields(producer, body=(new,), predicate=predicate))
         )
 
-    def find_producer(
-        self, s: State, events: list[Effect], block: ir.Block, store: ir.Store
-    ) -> tuple[ir.Block, ir.Buffer]:
+    def find_producer(self, s: State, block: ir.Block, store: ir.Store) -> tuple[ir.Block, ir.Buffer]:
         read = {load.buffer for load in stored_loads(store)}
-        writers = [e for e in events if e.writes & read and e.key is not block.name]
-        last = next((e for e in reversed(writers) if not e.outside), None)
+        inside = [e for e in writers(s, read) if not e.outside and e.key is not block.name]
+        last = inside[-1] if inside else None
         if last is None:
             raise ScheduleError(
                 f"block {block.name!r} reads nothing that a block computes", marks={block.name: "this block"}
@@ -103,9 +106,8 @@ class ReverseComputeInline(Primitive):
         # Of several producers the others must be done before: the last one is the only one it can go into.
         producer: ir.Block = s.nodes[last.key]
         buffer = next(r.buffer for r in producer.writes if r.buffer in read)
-        check_only_writer(events, buffer, producer)
-        places = [n for n, e in enumerate(events) if not e.outside and e.key in (producer.name, block.name)]
-        if events[places[0]].key is block.name:
+        check_only_writer(s, buffer, producer)
+        if place_of(s, block.name) < last.place:
             raise ScheduleError(
                 f"block {block.name!r} runs before block {producer.name!r}",
                 marks={block.name: f"reads {buffer.name}", producer.name: f"writes {buffer.name}"},
@@ -148,33 +150,28 @@ class ReverseComputeInline(Primitive):
         ]
         return solved, [simplify(t, domain) for t in tests if not domain.prove(t)]
 
-    def check_moves(
-        self, s: State, events: list[Effect], block: ir.Block, store: ir.Store, producer: ir.Block
-    ) -> None:
+    def check_moves(self, s: State, block: ir.Block, store: ir.Store, producer: ir.Block) -> None:
         """The consumer's work moves to the producer: what it reads is there, what it writes is not missed."""
         others = {load.buffer for load in stored_loads(store)} - {r.buffer for r in producer.writes}
-        why = why_sources_change(s, events, others, producer.name)
+        why = why_sources_change(s, others, producer.name)
         if why:
             raise ScheduleError(
                 f"block {block.name!r} would read other values in block {producer.name!r}: {why}",
                 marks={block.name: "reads it", producer.name: "is too early"},
             )
-        seen = False
-        for event in events:
-            if event.key is block.name:
-                seen = True
-                continue
+        place = place_of(s, block.name)
+        for event in touching(s, {store.buffer}):
             writes = store.buffer in event.writes
-            if not writes and store.buffer not in event.reads:
+            if event.key is block.name or not (writes or store.buffer in event.reads):
                 continue
-            if not seen or (writes and shared_variables(s, event.key, block.name)):
+            if event.place < place or (writes and shared_variables(s, event.key, block.name)):
                 raise ScheduleError(
                     f"{store.buffer.name} is used before block {block.name!r} writes it",
                     marks={event.key: f"uses {store.buffer.name}", block.name: f"writes {store.buffer.name}"},
                 )
 
     def apply(self, s: State, plan: ReversePlan) -> tuple[Any, ...]:
-        s.nodes[plan.producer.name] = plan.producer
+        s.set_node(plan.producer.name, plan.producer)
         remove(s, plan.consumer.name, plan.buffer)
         refresh_scopes(s, plan.producer.name)
         return ()

@@ -9,6 +9,7 @@ from ... import ir
 from ...affine.definitions import leaf_loops_of
 from ...arith import Domain, simplify
 from ...errors import ScheduleError
+from ...ir.reducers import ASSOCIATIVE, BlockReducer, find_reducer
 from ..analysis.block_dependence import check_independent
 from ..analysis.iteration_domain import (
     at_zero,
@@ -19,7 +20,6 @@ from ..analysis.iteration_domain import (
     is_count,
 )
 from ..analysis.limits import check_elements
-from ..analysis.reducers import ASSOCIATIVE, BlockReducer, find_reducer
 from ..state import State
 from .base import LoopRV, Primitive, primitive
 from .nests import Copies, check_copied, perfect_nest
@@ -169,7 +169,7 @@ class RFactor(Primitive):
         kept = [v for v in plan.nest if v is loop or v in spatial]
         copies = Copies(s, kept)
         loops = [copies.loop(v, "serial" if v is loop else None) for v in kept]
-        s.nodes[block.name] = final_block(plan, partials, copies)
+        s.set_node(block.name, final_block(plan, partials, copies))
         top = s.nest(loops, [block.name])
         s.put_at(plan.nest[0], [plan.nest[0], top])
         return (key,)

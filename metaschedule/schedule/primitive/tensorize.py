@@ -80,7 +80,7 @@ class Tensorize(Primitive):
         else:
             key = plan.block.name
         forget_below(s, key)
-        s.nodes[key] = ir.replace_fields(plan.block, name=key)
+        s.set_node(key, ir.replace_fields(plan.block, name=key))
         return ()
 
 

@@ -13,9 +13,9 @@ from ...affine.form import form_of, uses
 from ...arith import Domain
 from ...errors import ScheduleError
 from ...ir.annotations import ROUNDING
+from ...ir.reducers import find_reducer
 from ..analysis.limits import check_elements
 from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minimal_filter
-from ..analysis.reducers import find_reducer
 from ..state import ROOT, Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
 from .block_layout import check_own_loops
@@ -168,7 +168,7 @@ class Winograd(Primitive):
         result = result_stage(plan, products.writes[0].buffer, tile)
         s.allocs = (*s.allocs, *[b.writes[0].buffer for b in (*made, products)])
         keys = [s.add(b) for b in (*made, products)]
-        s.nodes[block.name] = result
+        s.set_node(block.name, result)
         s.put_at(plan.chain[-1], [around(s, key) for key in (*keys, block.name)])
         for var in plan.chain:
             s.forget(var)

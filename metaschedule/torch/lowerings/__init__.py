@@ -1,5 +1,6 @@
 """The lowerings, by family; importing this package registers them all."""
 
+from ..lowering import LOWERINGS
 from . import (
     activations,
     adaptive_pooling,
@@ -27,3 +28,5 @@ from . import (
     statistics,
     views,
 )
+
+OWN = frozenset(LOWERINGS)  # the package's; others are users'

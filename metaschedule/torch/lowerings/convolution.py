@@ -24,7 +24,7 @@ Space = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Layout:
+class DimensionOrder:
     """In what order an activation has batch, channels and space, and a weight outputs, inputs and space
     (of a transposed convolution inputs, outputs and space, unless channels are last)."""
 
@@ -50,11 +50,11 @@ class Layout:
         return list(self.activation("n", "c", ("d", "h", "w")[3 - spatial :]))
 
 
-FIRST, LAST = Layout(False), Layout(True)
+FIRST, LAST = DimensionOrder(False), DimensionOrder(True)
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """How a kernel goes over the input, one number for each spatial dimension."""
 
     stride: Sequence[int]
@@ -70,9 +70,9 @@ def reach(kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
 def sum_over_kernel(
     source: te.Tensor,
     shape: tuple[int, ...],
-    layout: Layout,
+    layout: DimensionOrder,
     kernel: Sequence[int],
-    window: Window,
+    window: SlidingWindow,
     channels: int,
     term: Callable[[Expr, Any, Space], tuple[Expr, Expr]],
     dtype: str | None = None,
@@ -95,7 +95,7 @@ def sum_over_kernel(
 
 
 def forward(
-    x: te.Tensor, weight: te.Tensor, window: Window, groups: int, layout: Layout,
+    x: te.Tensor, weight: te.Tensor, window: SlidingWindow, groups: int, layout: DimensionOrder,
     fill: Operand = 0, dtype: str | None = None,
 ) -> te.Tensor:  # fmt: skip
     """`fill` is around the input."""
@@ -120,8 +120,8 @@ def forward(
 
 
 def convolve_transposed(
-    x: te.Tensor, weight: te.Tensor, window: Window, more: Sequence[int], groups: int, layout: Layout,
-    fill: Operand = 0, dtype: str | None = None,
+    x: te.Tensor, weight: te.Tensor, window: SlidingWindow, more: Sequence[int], groups: int,
+    layout: DimensionOrder, fill: Operand = 0, dtype: str | None = None,
 ) -> te.Tensor:  # fmt: skip
     """The input spread out, `stride` apart with `fill` between and around, and convolved with the kernel
     turned round. `more` is torch's `output_padding`."""
@@ -144,12 +144,12 @@ def convolve_transposed(
 
     shape = layout.activation(batch, per_output_group * groups, extents)
     ones = [1] * len(kernel)
-    window = Window(ones, ones, window.dilation)
+    window = SlidingWindow(ones, ones, window.dilation)
     return sum_over_kernel(source, shape, layout, kernel, window, per_group, term, dtype)
 
 
 def spread(
-    x: te.Tensor, extents: Sequence[int], far: Sequence[int], window: Window, layout: Layout,
+    x: te.Tensor, extents: Sequence[int], far: Sequence[int], window: SlidingWindow, layout: DimensionOrder,
     fill: Operand = 0,
 ) -> te.Tensor:  # fmt: skip
     batch, channels, space = layout.of_activation(x.shape)
@@ -169,7 +169,7 @@ def spread(
     return te.compute(shape, element, name="spread", axes=layout.names(len(space)))
 
 
-def add_bias(x: te.Tensor, bias: te.Tensor | None, dtype: str, layout: Layout) -> te.Tensor:
+def add_bias(x: te.Tensor, bias: te.Tensor | None, dtype: str, layout: DimensionOrder) -> te.Tensor:
     if bias is None:
         return round_to(x, dtype)
 
@@ -184,9 +184,9 @@ def add_bias(x: te.Tensor, bias: te.Tensor | None, dtype: str, layout: Layout) -
 def convolution(
     x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None,
     stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    is_transposed: bool, output_padding: Sequence[int], groups: int, layout: Layout = FIRST,
+    is_transposed: bool, output_padding: Sequence[int], groups: int, layout: DimensionOrder = FIRST,
 ) -> te.Tensor:  # fmt: skip
-    window = Window(stride, padding, dilation)
+    window = SlidingWindow(stride, padding, dilation)
     if is_transposed:
         result = convolve_transposed(x, weight, window, output_padding, groups, layout)
     else:

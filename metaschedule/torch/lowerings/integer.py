@@ -8,7 +8,7 @@ import torch
 
 from ... import te
 from ..lowering import Kind, lowers
-from .convolution import FIRST, LAST, Layout, Window, convolve_transposed, forward
+from .convolution import FIRST, LAST, DimensionOrder, SlidingWindow, convolve_transposed, forward
 from .matmul import wide_product
 
 aten = torch.ops.aten
@@ -23,10 +23,10 @@ def integer_matmul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 def integer_convolution(
     x: te.Tensor, weight: te.Tensor, zero: te.Tensor | int,
     stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    is_transposed: bool, output_padding: Sequence[int], groups: int, layout: Layout = FIRST,
+    is_transposed: bool, output_padding: Sequence[int], groups: int, layout: DimensionOrder = FIRST,
 ) -> te.Tensor:  # fmt: skip
     """`zero` is the number that stands for 0.0 in `x`: around it is padded with that."""
-    window = Window(stride, padding, dilation)
+    window = SlidingWindow(stride, padding, dilation)
     fill = te.cast(zero[(0,) * zero.ndim], x.dtype) if isinstance(zero, te.Tensor) else zero
     if is_transposed:
         return convolve_transposed(x, weight, window, output_padding, groups, layout, fill, "int32")

@@ -74,12 +74,18 @@ def bitwise_not(x: Expr) -> Expr:
     return ~x
 
 
-@elementwise(aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar)
+@elementwise(
+    aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar,
+    aten.__lshift__.Tensor, aten.__lshift__.Scalar,
+)  # fmt: skip
 def left_shift(x: Expr, y: Expr) -> Expr:
     return x << y
 
 
-@elementwise(aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar)
+@elementwise(
+    aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar,
+    aten.__rshift__.Tensor, aten.__rshift__.Scalar,
+)  # fmt: skip
 def right_shift(x: Expr, y: Expr) -> Expr:
     return x >> y
 

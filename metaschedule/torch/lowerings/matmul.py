@@ -46,6 +46,12 @@ def matmul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     return round_to(wide_product(x, y), x.dtype)
 
 
+@lowers("narrow_matmul", kind=Kind.HEAVY)
+def narrow_matmul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Weights in fewer bits than what they are multiplied by."""
+    return wide_product(x, y, x.dtype)
+
+
 @lowers(aten.addmm.default, aten.baddbmm.default, aten.addmv.default, kind=Kind.HEAVY)
 def add_product(term: te.Tensor, x: te.Tensor, y: te.Tensor, beta: float, alpha: float) -> te.Tensor:
     product = wide_product(x, y)

@@ -29,7 +29,7 @@ Parameter = Value | int | float  # one number, or a value that is broadcast to t
 
 
 @dataclass(frozen=True)
-class Form:
+class AffineForm:
     """`zero` is an integer, None for 0; no `scales` are 1."""
 
     number: Value
@@ -49,26 +49,26 @@ class Form:
         return all(math.prod(p.shape) == 1 for p in self.parameters)
 
 
-class Forms:
+class AffineForms:
     """Finds the form of values. What it has to add to the graph for that comes right behind the value."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.known: dict[Value, Form | None] = {}
+        self.known: dict[Value, AffineForm | None] = {}
         self.tensors: dict[Value, torch.Tensor] = dict(graph.constants)
         self.fixed: set[Value] = set(graph.constants)  # what depends on constants alone
         for node in graph.nodes:
             self.note(node)
 
-    def find(self, value: Value) -> Form | None:
+    def find(self, value: Value) -> AffineForm | None:
         if value not in self.known:
             self.known[value] = self._find(value)
         return self.known[value]
 
-    def _find(self, value: Value) -> Form | None:
+    def _find(self, value: Value) -> AffineForm | None:
         node = value.node
         if value.dtype in NARROW:
-            return Form(value)
+            return AffineForm(value)
         if node is None or value.index:
             return None
         rule = RULES.get(node.target)
@@ -119,7 +119,7 @@ class Forms:
         return tensor is not None and not tensor.any()
 
 
-Rule = Callable[[Forms, Node], Form | None]
+Rule = Callable[[AffineForms, Node], AffineForm | None]
 RULES: dict[Any, Rule] = {}
 
 
@@ -132,7 +132,7 @@ def rule(*targets: Any) -> Callable[[Rule], Rule]:
 
 
 @rule(aten._to_copy.default)
-def converted(forms: Forms, node: Node) -> Form | None:
+def converted(forms: AffineForms, node: Node) -> AffineForm | None:
     """To a type that holds all the numbers and their differences."""
     if node.result.dtype not in ("int16", "int32", "int64", "float32", "float64"):
         return None
@@ -141,7 +141,7 @@ def converted(forms: Forms, node: Node) -> Form | None:
 
 
 @rule(aten.sub.Tensor)
-def shifted(forms: Forms, node: Node) -> Form | None:
+def shifted(forms: AffineForms, node: Node) -> AffineForm | None:
     """Only integers are taken off, from numbers without a scale."""
     x, y = node.args
     form = forms.find(x) if isinstance(x, Value) else None
@@ -155,10 +155,10 @@ def shifted(forms: Forms, node: Node) -> Form | None:
     zero = forms.operand(node, y, len(node.result.shape))
     if node.result.dtype in NARROW or form.number.shape != node.result.shape:
         return None
-    return Form(form.number, zero)
+    return AffineForm(form.number, zero)
 
 
-def is_whole_number(forms: Forms, value: Value) -> bool:
+def is_whole_number(forms: AffineForms, value: Value) -> bool:
     if is_integer(value.dtype):
         return True
     node = value.node
@@ -174,7 +174,7 @@ def is_broadcast(value: Value, result: Value) -> bool:
 
 
 @rule(aten.mul.Tensor, aten.mul.Scalar)
-def scaled(forms: Forms, node: Node) -> Form | None:
+def scaled(forms: AffineForms, node: Node) -> AffineForm | None:
     if node.result.dtype != "float32":
         return None
     x, y = node.args
@@ -190,17 +190,17 @@ def scaled(forms: Forms, node: Node) -> Form | None:
     return None
 
 
-def moved(forms: Forms, node: Node, form: Form, move: Callable[[Value], Value]) -> Form:
+def moved(forms: AffineForms, node: Node, form: AffineForm, move: Callable[[Value], Value]) -> AffineForm:
     """The form of what is moved, each of its parts in the same way."""
 
     def part(parameter: Parameter | None) -> Any:
         return move(parameter) if isinstance(parameter, Value) else parameter
 
-    return Form(move(form.number), part(form.zero), tuple(map(part, form.scales)))
+    return AffineForm(move(form.number), part(form.zero), tuple(map(part, form.scales)))
 
 
 @rule(permute, aten.transpose.int, aten.t.default)
-def permuted(forms: Forms, node: Node) -> Form | None:
+def permuted(forms: AffineForms, node: Node) -> AffineForm | None:
     form = forms.find(node.args[0])
     if form is None:
         return None
@@ -208,7 +208,7 @@ def permuted(forms: Forms, node: Node) -> Form | None:
 
 
 @rule(view, aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim)
-def viewed(forms: Forms, node: Node) -> Form | None:
+def viewed(forms: AffineForms, node: Node) -> AffineForm | None:
     """Of parameters those views that keep broadcast dimensions apart from others."""
     form = forms.find(node.args[0])
     if form is None:
@@ -226,7 +226,7 @@ def viewed(forms: Forms, node: Node) -> Form | None:
 
 
 @rule(aten.relu.default)
-def rectified(forms: Forms, node: Node) -> Form | None:
+def rectified(forms: AffineForms, node: Node) -> AffineForm | None:
     """0.0 is `zero`."""
     form = forms.find(node.args[0])
     if form is None or not is_positive(forms, form):
@@ -242,7 +242,7 @@ def rectified(forms: Forms, node: Node) -> Form | None:
 
 
 @rule(aten.max_pool2d.default, aten.max_pool2d_with_indices.default)
-def pooled(forms: Forms, node: Node) -> Form | None:
+def pooled(forms: AffineForms, node: Node) -> AffineForm | None:
     """The greatest number is the greatest value, if all have one positive scale."""
     x, *window = arguments(node)
     form = forms.find(x)
@@ -251,7 +251,7 @@ def pooled(forms: Forms, node: Node) -> Form | None:
     return replace(form, number=forms.add(node, node.target, form.number, *window))
 
 
-def is_positive(forms: Forms, form: Form) -> bool:
+def is_positive(forms: AffineForms, form: AffineForm) -> bool:
     """Scales that nobody knows yet come from ranges, and are."""
     for scale in form.scales:
         tensor = forms.tensor(scale)

@@ -3,6 +3,9 @@
 Convolutions with constant weights become operators of ours; whatever reads a value that is there with
 the channels last, and can be said for that layout, is said for it. At the borders stand permutations, which
 `simplify_views` then takes together: a network of convolutions has one, at its input.
+
+Channels that a model regards as several dimensions, as to shuffle them, are last too: (n, a, b, h, w) is
+there as (n, h, w, a, b).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import torch
 from ..graph import Graph, Node, Value, map_values
 from ..lowering import LOWERINGS, Kind
 from .batch_norm import are_constant, arguments
-from .views import permute, view
+from .views import order_of, permute, view
 
 aten = torch.ops.aten
 TO_LAST, TO_SECOND = [0, 2, 3, 1], [0, 3, 1, 2]  # orders of dimensions, for permute
@@ -34,7 +37,7 @@ RESAMPLING: dict[Any, str] = {
     aten.upsample_bilinear2d.vec: "upsample_bilinear2d",
 }
 
-Rule = Callable[["Layout", Node], Value | None]
+Rule = Callable[["ChannelsLast", Node], Value | None]
 RULES: dict[Any, Rule] = {}
 
 
@@ -42,13 +45,13 @@ def use_channels_last(graph: Graph) -> None:
     """See the module; views are simplified already. Weights are laid out anew as constants: (height, width,
     ci, co), one of the last two per group."""
     if any(node.target in (aten.convolution.default, "integer_convolution") for node in graph.nodes):
-        layout = Layout(graph)
+        layout = ChannelsLast(graph)
         for node in list(graph.nodes):
             layout.visit(node)
         layout.finish()
 
 
-class Layout:
+class ChannelsLast:
     """`last` has the values that are there with the channels last; `natural` are those of them that are
     computed so, and not permuted because one reader wants it."""
 
@@ -61,9 +64,10 @@ class Layout:
         rule = RULES.get(node.target)
         if rule is None and is_elementwise(node):
             rule = elementwise
-        if rule is None or not (
-            rule in (convolution, integer_convolution, permutation) or self.natural.intersection(node.reads)
-        ):
+        read = self.natural.intersection(node.reads)
+        if rule is None or not (rule in (convolution, integer_convolution, permutation) or read):
+            return
+        if rule not in (permutation, reshaping) and any(len(v.shape) != 4 for v in read):
             return
         new = rule(self, node)
         if new is not None:
@@ -77,7 +81,8 @@ class Layout:
         needed.update(v for v in self.graph.outputs if v is not None)
         for value, last in self.last.items():
             if value in self.natural and value in needed:
-                self.graph.replace(value, self.graph.call(permute, last, TO_SECOND, before=value.node))
+                order = [0, *range(3, len(last.shape)), 1, 2]
+                self.graph.replace(value, self.graph.call(permute, last, order, before=value.node))
         self.graph.prune()
 
     def of(self, value: Value, node: Node) -> Value:
@@ -113,7 +118,7 @@ def rule(*targets: Any) -> Callable[[Rule], Rule]:
 
 
 @rule(aten.convolution.default)
-def convolution(layout: Layout, node: Node) -> Value | None:
+def convolution(layout: ChannelsLast, node: Node) -> Value | None:
     x, w, b, stride, padding, dilation, transposed, output_padding, groups = arguments(node)
     stride, padding, dilation, output_padding = map(pair, (stride, padding, dilation, output_padding))
     if len(x.shape) != 4 or not are_constant(layout.graph, [w]):
@@ -131,7 +136,7 @@ def last_weight(graph: Graph, weight: Value, transposed: bool) -> Value:
 
 
 @rule("integer_convolution")
-def integer_convolution(layout: Layout, node: Node) -> Value | None:
+def integer_convolution(layout: ChannelsLast, node: Node) -> Value | None:
     x, w, zero, stride, padding, dilation, transposed, output_padding, groups = node.args
     stride, padding, dilation, output_padding = map(pair, (stride, padding, dilation, output_padding))
     if len(x.shape) != 4 or not are_constant(layout.graph, [w]):
@@ -142,19 +147,19 @@ def integer_convolution(layout: Layout, node: Node) -> Value | None:
 
 
 @rule(aten.max_pool2d_with_indices.default)
-def max_pool(layout: Layout, node: Node) -> Value | None:
+def max_pool(layout: ChannelsLast, node: Node) -> Value | None:
     if layout.graph.is_read(node.results[1]):
         return None
     return layout.operator("max_pool2d_channels_last", node, *arguments(node))
 
 
 @rule(*WITH_SAME_ARGUMENTS)
-def with_same_arguments(layout: Layout, node: Node) -> Value:
+def with_same_arguments(layout: ChannelsLast, node: Node) -> Value:
     return layout.operator(f"{WITH_SAME_ARGUMENTS[node.target]}_channels_last", node, *arguments(node))
 
 
 @rule(*RESAMPLING)
-def resampling(layout: Layout, node: Node) -> Value:
+def resampling(layout: ChannelsLast, node: Node) -> Value:
     """Either the size or the factors are given; ours take both."""
     x, _, *corners, factors = arguments(node)
     sizes = list(node.result.shape[2:])
@@ -163,7 +168,7 @@ def resampling(layout: Layout, node: Node) -> Value:
 
 
 @rule(aten.cat.default)
-def cat(layout: Layout, node: Node) -> Value | None:
+def cat(layout: ChannelsLast, node: Node) -> Value | None:
     tensors, dim = arguments(node)
     if any(len(t.shape) != 4 for t in tensors):
         return None
@@ -171,13 +176,13 @@ def cat(layout: Layout, node: Node) -> Value | None:
 
 
 @rule(aten.slice.Tensor, aten._softmax.default, aten._log_softmax.default)
-def along_a_dimension(layout: Layout, node: Node) -> Value:
+def along_a_dimension(layout: ChannelsLast, node: Node) -> Value:
     x, dim, *rest = arguments(node)
     return layout.graph.call(node.target, layout.of(x, node), PLACE[dim % 4], *rest, before=node)
 
 
 @rule(aten.constant_pad_nd.default)
-def pad(layout: Layout, node: Node) -> Value:
+def pad(layout: ChannelsLast, node: Node) -> Value:
     x, pairs, fill = arguments(node)
     by_dimension = {3 - i // 2: pairs[i : i + 2] for i in range(0, len(pairs), 2)}
     new = [n for d in reversed(TO_LAST) for n in by_dimension.get(d, [0, 0])]
@@ -185,7 +190,7 @@ def pad(layout: Layout, node: Node) -> Value:
 
 
 @rule(aten.mean.dim, aten.sum.dim_IntList, aten.amax.default, aten.amin.default)
-def reduction(layout: Layout, node: Node) -> Value | None:
+def reduction(layout: ChannelsLast, node: Node) -> Value | None:
     x, dims, keepdim = arguments(node)
     keywords = {key: value for key, value in node.kwargs.items() if key == "dtype"}
     dims = [d % 4 for d in dims] if dims else list(range(4))
@@ -201,23 +206,33 @@ def reduction(layout: Layout, node: Node) -> Value | None:
 
 
 @rule(permute)
-def permutation(layout: Layout, node: Node) -> Value | None:
-    """One that puts channels second, written so in the model."""
-    x, order = node.args
+def permutation(layout: ChannelsLast, node: Node) -> Value | None:
+    """One that puts channels second, written so in the model; or one of dimensions that are channels."""
+    x, order = node.args[0], order_of(node)
+    rank = len(order)
+    if rank > 4 and x in layout.natural and [order[0], *order[-2:]] == [0, rank - 2, rank - 1]:
+        channels = [d + 2 for d in order[1:-2]]
+        return layout.graph.call(permute, layout.last[x], [0, 1, 2, *channels], before=node)
     return x if order == TO_SECOND else None
 
 
 @rule(view)
-def flat(layout: Layout, node: Node) -> None:
-    """(n, c, h, w) as (n, c, h * w), which transformers of images then transpose."""
-    x = node.args[0]
-    n, c, h, w = x.shape
-    if node.result.shape == (n, c, h * w):
-        rows = layout.graph.call(view, layout.of(x, node), [n, h * w, c], before=node)
+def reshaping(layout: ChannelsLast, node: Node) -> Value | None:
+    """Channels as several dimensions, or these as channels again. Also (n, c, h, w) as (n, c, h * w), which
+    transformers of images then transpose."""
+    x, shape = node.args[0], node.result.shape
+    if x not in layout.natural:
+        return None
+    n, *channels, h, w = x.shape
+    if len(shape) > 3 and (shape[0], *shape[-2:]) == (n, h, w):
+        return layout.graph.call(view, layout.last[x], [n, h, w, *shape[1:-2]], before=node)
+    if len(channels) == 1 and shape == (n, *channels, h * w):
+        rows = layout.graph.call(view, layout.last[x], [n, h * w, *channels], before=node)
         layout.graph.replace(node.result, layout.graph.call(permute, rows, [0, 2, 1], before=node))
+    return None
 
 
-def elementwise(layout: Layout, node: Node) -> Value | None:
+def elementwise(layout: ChannelsLast, node: Node) -> Value | None:
     if any(len(v.shape) > 4 for v in node.reads):
         return None
 

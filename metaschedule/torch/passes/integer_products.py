@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..graph import Graph, Node, Value
-from .affine_forms import Form, Forms, Parameter
+from .affine_forms import AffineForm, AffineForms, Parameter
 from .batch_norm import arguments
 
 aten = torch.ops.aten
@@ -28,7 +28,7 @@ MOST_TERMS = (2**31 - 1) // LARGEST_TERM
 
 def integer_products(graph: Graph) -> None:
     """Views are simplified already, and should be again."""
-    forms = Forms(graph)
+    forms = AffineForms(graph)
     for node in list(graph.nodes):
         rewriting = REWRITINGS.get(node.target)
         new = rewriting(forms, node) if rewriting is not None else None
@@ -38,7 +38,7 @@ def integer_products(graph: Graph) -> None:
     graph.prune()
 
 
-def product(forms: Forms, node: Node, x: Value, y: Value) -> Value | None:
+def product(forms: AffineForms, node: Node, x: Value, y: Value) -> Value | None:
     """x (.., m, k) @ y (.., k, n)."""
     a, b = forms.find(x), forms.find(y)
     if (
@@ -64,11 +64,11 @@ def product(forms: Forms, node: Node, x: Value, y: Value) -> Value | None:
     return write.scaled(total, [*a.scales, *b.scales])
 
 
-def matmul(forms: Forms, node: Node) -> Value | None:
+def matmul(forms: AffineForms, node: Node) -> Value | None:
     return product(forms, node, *arguments(node))
 
 
-def add_product(forms: Forms, node: Node) -> Value | None:
+def add_product(forms: AffineForms, node: Node) -> Value | None:
     term, x, y = arguments(node)
     beta, alpha = (node.kwargs.get(name, 1) for name in ("beta", "alpha"))
     result = product(forms, node, x, y)
@@ -84,7 +84,7 @@ def add_product(forms: Forms, node: Node) -> Value | None:
     return add(aten.add.Tensor, result, term, before=node)
 
 
-def linear(forms: Forms, node: Node) -> Value | None:
+def linear(forms: AffineForms, node: Node) -> Value | None:
     """x (.., k) with weights (n, k), as a product of matrices."""
     x, weight, bias = arguments(node)
     a, b = forms.find(x), forms.find(weight)
@@ -101,7 +101,7 @@ def linear(forms: Forms, node: Node) -> Value | None:
     return result if bias is None else call(aten.add.Tensor, result, bias, before=node)
 
 
-def convolution(forms: Forms, node: Node) -> Value | None:
+def convolution(forms: AffineForms, node: Node) -> Value | None:
     """Where a window goes over the border there is 0.0, which is `zero` among the integers."""
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = arguments(node)
     a, b = forms.find(x), forms.find(weight)
@@ -136,7 +136,7 @@ def convolution(forms: Forms, node: Node) -> Value | None:
     return write.call(aten.add.Tensor, result, write.call(aten.reshape.default, bias, per_channel))
 
 
-def embedding(forms: Forms, node: Node) -> Value | None:
+def embedding(forms: AffineForms, node: Node) -> Value | None:
     """Rows of the integers, and of the parameters that have rows."""
     weight, index, *rest = arguments(node)
     form = forms.find(weight)
@@ -158,7 +158,7 @@ def embedding(forms: Forms, node: Node) -> Value | None:
     return write.scaled(total, [rows(s) for s in form.scales])
 
 
-REWRITINGS: dict[Any, Callable[[Forms, Node], Value | None]] = {
+REWRITINGS: dict[Any, Callable[[AffineForms, Node], Value | None]] = {
     aten.mm.default: matmul,
     aten.bmm.default: matmul,
     aten.addmm.default: add_product,
@@ -172,7 +172,7 @@ REWRITINGS: dict[Any, Callable[[Forms, Node], Value | None]] = {
 class Writer:
     """Adds calls before a node."""
 
-    def __init__(self, forms: Forms, node: Node) -> None:
+    def __init__(self, forms: AffineForms, node: Node) -> None:
         self.forms, self.node = forms, node
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Value:
@@ -181,10 +181,10 @@ class Writer:
     def ours(self, name: str, shape: Sequence[int], *args: Any) -> Value:
         return self.call(name, *args, results=[(tuple(shape), "int32")])
 
-    def folded(self, form: Form) -> Form:
+    def folded(self, form: AffineForm) -> AffineForm:
         """Without a zero point where that is 0, or where numbers are known and are bytes without it, too."""
         if self.forms.is_zero(form.zero):
-            return Form(form.number, None, form.scales)
+            return AffineForm(form.number, None, form.scales)
         number, zero = self.forms.tensor(form.number), self.forms.tensor(form.zero)
         if number is None or zero is None:
             return form
@@ -192,7 +192,7 @@ class Writer:
         for dtype in (torch.int8, torch.uint8):
             if torch.equal(shifted.to(dtype).int(), shifted):
                 constant = self.forms.graph.constant(form.number.name, shifted.to(dtype))
-                return Form(constant, None, form.scales)
+                return AffineForm(constant, None, form.scales)
         return form
 
     def integer(self, value: Parameter) -> Any:

@@ -161,6 +161,23 @@ def test_compute_inline_refuses_two_writers() -> None:
     assert refusal(inline, program, "P") == "B is also written elsewhere"
 
 
+def test_compute_inline_same_results_of_a_scalar() -> None:
+    program = ms.parse(
+        'def main(A: T.Tensor((), "float32"), X: T.Tensor((5,), "float32"), C: T.Output((5,), "float32")):\n'
+        '    B = T.alloc((), "float32")\n'
+        '    with T.block("P"):\n'
+        "        B[()] = A[()] * 2.0\n"
+        "    for j in range(5):\n"
+        '        with T.block("C"):\n'
+        "            vj = T.spatial(5, j)\n"
+        "            C[vj] = B[()] * X[vj]\n"
+    )
+    sch = Schedule(program)
+    sch.compute_inline(sch.get_block("P"))
+    assert [b.name for b in blocks(sch.program)] == ["C"]
+    check(sch, program)
+
+
 def test_compute_inline_refuses_opaque_producers() -> None:
     program = ms.parse(
         'def main(A: T.Tensor((2,), "float32"), C: T.Output((2,), "float32")):\n'

@@ -418,7 +418,14 @@ def test_bind_refuses_two_extents_in_a_nest() -> None:
 
 def test_bind_refuses_a_reduction() -> None:
     sch = Schedule(matmul())
-    assert "reduces over it" in refusal(sch.bind, loops_of(sch, "matmul")[3], "threadIdx.x")
+    assert "reduces over it" in refusal(sch.bind, loops_of(sch, "matmul")[3], "blockIdx.x")
+
+
+def test_bind_same_terms_on_threads() -> None:
+    program = matmul(2, 5, 7)
+    sch = Schedule(program)
+    sch.bind(loops_of(sch, "matmul")[3], "threadIdx.x")
+    check(sch, program, compiled=False)
 
 
 def test_bind_same_tiles_of_a_reduction() -> None:

@@ -49,6 +49,36 @@ def test_get_loops_refuses_more_than_there_are() -> None:
     assert message == "there are 2 loops around the block, not 3"
 
 
+def test_get_extent_golden() -> None:
+    sch = softmax()
+    row, column = sch.get_loops(sch.get_block("exp"))
+    assert sch.get(sch.get_extent(column)) == 5
+    assert sch.get(sch.get_extent(row)) == 3
+
+
+def test_get_extent_refuses_an_expression() -> None:
+    program = ms.parse(
+        """
+def f(n: T.Tensor((1,), "int64"), B: T.Output((8,))):
+    for i in range(n[0]):
+        with T.block("B"):
+            v = T.spatial(8, i)
+            B[v] = 1.0
+"""
+    )
+    sch = Schedule(program)
+    (i,) = sch.get_loops(sch.get_block("B"))
+    assert refusal(sch.get_extent, i) == "the extent of the loop over i is not a constant"
+
+
+def test_get_extent_same_split_by_another_loop() -> None:
+    program = ms.workloads.create("SFM", shape=(3, 5))
+    sch = Schedule(program)
+    first = sch.get_loops(sch.get_block("max"))[0]
+    sch.split(sch.get_loops(sch.get_block("exp"))[1], [None, sch.get_extent(first)])
+    check(sch, program)
+
+
 def test_get_producers_golden() -> None:
     sch = softmax()
     assert names(sch, sch.get_producers(sch.get_block("exp"))) == ["max"]

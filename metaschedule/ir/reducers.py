@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ... import ir
+from .. import ir
 
 POSITIONS = {"argmax": ">", "argmin": "<"}
 ASSOCIATIVE = "sum, prod, min, max, argmax, argmin, bitwise operations and element-wise tuples are known"

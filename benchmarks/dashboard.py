@@ -1,0 +1,244 @@
+"""The dashboard at its limits: a huge database, a live run, and what an open page costs the tuner.
+
+python benchmarks/dashboard.py [--records 100000] [--trials 64] [--rounds 2] [--parts first,live]
+
+| part | figure |
+|---|---|
+| `first` | seconds from the address to the list of runs, and to the largest run; memory of the page |
+| `live` | seconds from the commit of a trial to its dot on an open page |
+| `beside` | seconds of `ms.tune(GMM)` without and with an open page, by turns |
+| `report` | bytes of a report on 1,000 trials |
+
+It needs Debian's chromium and `pip install "metaschedule[dashboard]" playwright`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import metaschedule as ms
+from metaschedule.database import Record, TuningRun
+
+CANDIDATES = 40  # different ones in a made-up database
+DOTS = "(document.querySelector('.plot')?.querySelectorAll('.scatterlayer .points path').length ?? 0)"
+
+
+def fill(path: Path, count: int, runs: int = 20) -> str:
+    """`count` records of some candidates, in some runs of which the last has a fifth; its name."""
+    program, target, space = ms.workloads.create("GMM", 0), ms.target.resolve("native"), ms.space.default()
+    with ms.database.open(path) as db:
+        workload = db.add_program(program)
+        kinds = ["crash" if n % 10 == 9 else "ok" for n in range(CANDIDATES)]
+        known = [
+            Record.of(
+                workload, target, space.sample(program, n).trace, kind, latency=1.0 if kind == "ok" else None
+            )
+            for n, kind in enumerate(kinds)
+        ]
+        sizes = [int(0.8 * count / (runs - 1))] * (runs - 1)
+        for r, size in enumerate([*sizes, count - sum(sizes)]):
+            begin = 1e9 + 1e6 * r
+            run = TuningRun(
+                f"run{r}", workload, target.key, "cpu", r, f"call{r}", f"run {r}", trials=size, started=begin,
+                updated=begin + size, seconds={"run": 1.0}, stopped="",
+            )  # fmt: skip
+            trials = [
+                replace(known[n % CANDIDATES], trial=n, run=run.uid, uid=f"{r}.{n}") for n in range(size)
+            ]
+            db.add_all([with_time(one, begin, size) for one in trials], run)
+    return f"run{runs - 1}"
+
+
+def with_time(record: Record, begin: float, size: int) -> Record:
+    """Later trials are faster, more or less."""
+    n = record.trial or 0
+    latency = 1e-4 * (1.2 - n / size + 0.5 * (n * 7919 % 1000) / 1000)
+    return replace(
+        record, latency=latency if record.outcome == "ok" else None, elapsed=float(n), created=begin + n,
+        predicted=latency * 1.1,
+    )  # fmt: skip
+
+
+@contextmanager
+def serve(path: Path) -> Iterator[str]:
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "metaschedule",
+        "dashboard",
+        str(path),
+        "--port",
+        "0",
+        "--no-browser",
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        yield re.findall(r"http://\S+", server.stdout.readline())[0]
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(20)
+        server.stdout.close()
+
+
+@contextmanager
+def open_browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--enable-precise-memory-info"]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        yield browser
+        browser.close()
+
+
+def wait_until(page: Any, condition: str, seconds: float = 60) -> float:
+    start = time.perf_counter()
+    while not page.evaluate(condition):
+        if time.perf_counter() - start > seconds:
+            raise TimeoutError(condition)
+        time.sleep(0.01)
+    return time.perf_counter() - start
+
+
+def memory_of(page: Any) -> float:
+    """MB of the process that draws the page: what it holds that no other process does, by the kernel."""
+    session = page.context.browser.new_browser_cdp_session()
+    drawing = [
+        p["id"] for p in session.send("SystemInfo.getProcessInfo")["processInfo"] if p["type"] == "renderer"
+    ]
+    sizes = []
+    for pid in drawing:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        sizes.append(sum(map(int, re.findall(r"^Private_\w+: +(\d+) kB", text, re.MULTILINE))) / 1024)
+    return max(sizes)
+
+
+def measure_first(directory: Path, count: int) -> None:
+    path = directory / "huge.db"
+    run = fill(path, count)
+    print(f"{count} records, {path.stat().st_size / 1e6:.0f} MB")
+    with serve(path) as address, open_browser() as browser:
+        for name, place, drawn in (
+            ("runs", "", "document.querySelectorAll('main table tbody tr').length > 5"),
+            ("a run", f"#/run/{run}", f"{DOTS} > 100"),
+        ):
+            page = browser.new_page()
+            start = time.perf_counter()
+            page.goto(address + place)
+            wait_until(page, drawn)
+            print(f"{name}: {time.perf_counter() - start:.2f} s, {memory_of(page):.0f} MB")
+            page.close()
+
+
+def measure_live(directory: Path) -> None:
+    path = directory / "live.db"
+    run = fill(path, 200, 2)
+    waits: list[float] = []
+    with serve(path) as address, open_browser() as browser:
+        page = browser.new_page()
+        page.goto(f"{address}#/run/{run}")
+        wait_until(page, f"{DOTS} > 10")
+        wait_until(page, "document.getElementById('state').textContent === 'live'")
+        for n in range(10):
+            before = page.evaluate(DOTS)
+            with ms.database.open(path) as db:
+                last = next(r for r in db.records(run=run) if r.outcome == "ok")
+                row = next(r for r in db.runs() if r.uid == run)
+                added = replace(last, uid=f"new.{n}", trial=10_000 + n, latency=1e-5)
+                db.add_all([added], replace(row, updated=time.time(), stopped=None))
+                committed = time.perf_counter()
+            wait_until(page, f"{DOTS} > {before}", 20)
+            waits.append(time.perf_counter() - committed)
+            time.sleep(0.37)
+    print(f"dot after commit: median {statistics.median(waits):.2f} s, longest {max(waits):.2f} s")
+
+
+def measure_beside(directory: Path, trials: int, rounds: int) -> None:
+    program = ms.workloads.create("GMM", 0)
+    seconds: dict[str, list[float]] = {"without": [], "with": []}
+    for n in range(rounds):
+        for kind in ("without", "with") if n % 2 == 0 else ("with", "without"):
+            path = directory / f"{kind}{n}.db"
+            ms.database.open(path).close()
+            if kind == "with":
+                with serve(path) as address, open_browser() as browser:
+                    page = browser.new_page()
+                    page.goto(address)
+                    page.wait_for_selector("h1")
+                    seconds[kind].append(time_tuning(program, trials, path, n, follow(page, path)))
+            else:
+                seconds[kind].append(time_tuning(program, trials, path, n, lambda _: None))
+    without, beside = (statistics.median(seconds[kind]) for kind in ("without", "with"))
+    print(
+        f"{trials} trials: {without:.1f} s without, {beside:.1f} s with a page: {beside / without - 1:+.1%}"
+    )
+
+
+def time_tuning(program: ms.Program, trials: int, path: Path, seed: int, listener: Any) -> float:
+    start = time.perf_counter()
+    ms.tune(program, trials=trials, database=path, seed=seed, progress=listener)
+    return time.perf_counter() - start
+
+
+def follow(page: Any, path: Path) -> Any:
+    """Opens the page of the run as soon as there is one, as a person would."""
+    seen: list[str] = []
+
+    def listen(_: Any) -> None:
+        if not seen:
+            with ms.database.open(path, readonly=True) as db:
+                seen.extend(run.uid for run in db.runs())
+            if seen:
+                page.evaluate(f"location.hash = '#/run/{seen[0]}'")
+
+    return listen
+
+
+def measure_report(directory: Path) -> None:
+    from metaschedule.dashboard.report import make_page
+
+    path = directory / "report.db"
+    fill(path, 1000, 2)
+    with ms.database.open(path, readonly=True) as db:
+        print(f"report on a run of 1,000 records: {len(make_page(db).encode()) / 1e6:.1f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--parts", default="first,live,report,beside")
+    options = parser.parse_args()
+    parts = options.parts.split(",")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        if "first" in parts:
+            measure_first(directory, options.records)
+        if "live" in parts:
+            measure_live(directory)
+        if "report" in parts:
+            measure_report(directory)
+        if "beside" in parts:
+            measure_beside(directory, options.trials, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""`ms.torch.optimize`: calls without Dynamo, right whatever is done to the model or given to it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import metaschedule as ms  # noqa: E402
+from metaschedule.torch import module_state  # noqa: E402
+
+nn = torch.nn
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+
+
+@pytest.fixture(params=["native", "compared"])
+def counted(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "compared":
+        monkeypatch.setattr(module_state, "is_change_counted", lambda: False)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.drop = nn.Linear(12, 16), nn.BatchNorm1d(16), nn.Dropout(0.5)
+        self.offset = torch.ones(16)
+        self.scale = 2.0
+
+    def forward(self, x: Any, bias: Any = None) -> Any:
+        y = self.drop(torch.relu(self.norm(self.first(x)))) * self.scale + self.offset
+        return y if bias is None else {"sum": y + bias, "parts": (y, bias)}
+
+
+def make() -> tuple[Any, Any, Any]:
+    model, x = Net().eval(), torch.randn(3, 12)
+    return model, x, ms.torch.optimize(model, (x,), strict=True)
+
+
+def agrees(model: Any, run: Any, *args: Any, **kwargs: Any) -> bool:
+    with torch.no_grad():
+        torch.testing.assert_close(run(*args, **kwargs), model(*args, **kwargs), rtol=1e-4, atol=1e-5)
+    return not run.handed_over
+
+
+def test_dictionaries_count_their_changes() -> None:
+    assert module_state.is_change_counted()
+
+
+def test_calls_like_the_example_need_no_dynamo() -> None:
+    model, x, run = make()
+    assert all(agrees(model, run, torch.randn(3, 12)) for _ in range(3))
+    assert not run(x).requires_grad
+
+
+def test_convolutions_are_traced_once() -> None:
+    """Tracing sets their strides and paddings anew, to what they were."""
+    model, x = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU()).eval(), torch.randn(1, 2, 6, 6)
+    run = ms.torch.optimize(model, (x,), strict=True)
+    for _ in range(2):
+        agrees(model, run, x)
+    assert (run.changes, run.handed_over.total()) == (0, 0)
+
+
+def test_keywords_and_trees() -> None:
+    model, x, bias = Net().eval(), torch.randn(3, 12), torch.randn(16)
+    run = ms.torch.optimize(model, (), {"x": x, "bias": bias}, strict=True)
+    assert agrees(model, run, bias=bias, x=x)
+    assert set(run(x=x, bias=bias)) == {"sum", "parts"}
+
+
+def replace_weight(model: Any) -> None:
+    model.first.weight = nn.Parameter(torch.randn(16, 12))
+
+
+def write_in_place(model: Any) -> None:
+    with torch.no_grad():
+        model.first.bias.add_(1)
+
+
+def replace_module(model: Any) -> None:
+    model.first = nn.Linear(12, 16)
+
+
+def hook(model: Any) -> None:
+    model.first.register_forward_hook(lambda module, args, out: out * 3)
+
+
+def load(model: Any) -> None:
+    model.load_state_dict({k: v + 0.5 for k, v in model.state_dict().items()})
+
+
+def set_number(model: Any) -> None:
+    model.scale = 3.0
+
+
+def write_attribute(model: Any) -> None:
+    model.offset.mul_(5)
+
+
+def replace_buffer(model: Any) -> None:
+    model.norm.running_mean = torch.randn(16)
+
+
+CHANGES = [
+    replace_weight,
+    write_in_place,
+    replace_module,
+    hook,
+    load,
+    set_number,
+    write_attribute,
+    replace_buffer,
+]
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_show_at_the_next_call(change: Any) -> None:
+    model, x, run = make()
+    before = run(x)
+    change(model)
+    assert agrees(model, run, x)
+    assert not torch.equal(run(x), before)
+
+
+def test_an_attribute_set_to_what_it_was_traces_nothing() -> None:
+    model, x, run = make()
+    traced = run.traced
+    model.scale = 2.0
+    assert agrees(model, run, x)
+    assert run.traced is traced
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: torch.randn(7, 12),
+        lambda: torch.randn(12, 3).t(),
+        lambda: torch.randn(0, 12),
+    ],
+)
+def test_other_arguments_go_through_torch_compile(other: Any) -> None:
+    model, x, run = make()
+    assert not agrees(model, run, other())
+    assert agrees(model, run, x) is False  # counted, and the example's shape is as before
+    assert sum(run.handed_over.values()) == 1
+
+
+@pytest.mark.falls_back
+def test_gradients_of_inputs_are_eagers() -> None:
+    model, x, run = make()
+    x.requires_grad_()
+    run(x).sum().backward()
+    expected = torch.autograd.grad(model(x).sum(), x)[0]
+    torch.testing.assert_close(x.grad, expected)
+
+
+def test_training_and_autocast_are_left_to_torch(caplog: Any) -> None:
+    model, x, run = make()
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        assert run(x).dtype == model(x).dtype
+    assert run.handed_over
+    model.train()
+    with torch.no_grad(), caplog.at_level(logging.WARNING):
+        run(x)
+    assert "training mode" in caplog.text
+    assert model.norm.num_batches_tracked == 1
+
+
+def test_refresh_reads_everything_again() -> None:
+    model, x, run = make()
+    run(x)
+    model.first.weight.data[5, 7] += 1
+    ms.torch.refresh(model)
+    assert agrees(model, run, x)
+
+
+def test_threads_call_one_model() -> None:
+    model, x, run = make()
+    with torch.no_grad():
+        xs = [torch.randn(3, 12) for _ in range(8)]
+        expected = [model(one) for one in xs]
+    wrong: list[int] = []
+
+    def call(n: int) -> None:
+        for _ in range(50):
+            if not torch.allclose(run(xs[n]), expected[n], rtol=1e-4, atol=1e-5):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_an_index_out_of_range_raises_as_in_eager() -> None:
+    model = nn.Embedding(5, 4).eval()
+    run = ms.torch.optimize(model, (torch.tensor([1, 2]),), strict=True)
+    with pytest.raises(IndexError):
+        run(torch.tensor([1, 7]))
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match="model"):
+        ms.torch.optimize(3, ())  # pyright: ignore
+    with pytest.raises(TypeError, match="args"):
+        ms.torch.optimize(nn.Linear(2, 2), torch.ones(2))
