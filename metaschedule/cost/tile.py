@@ -32,6 +32,7 @@ BLENDED = 0.5  # where it can be a plain one
 LANE_TEST = 4.0  # instructions per vector
 TEST = 0.5  # cycles per test and branch inside a tile
 DIVISION = 6.0  # instructions per digit of a fused loop
+PLAIN = 1.5  # times the cycles of vectors that LLVM makes of a plain loop: operands are loaded more often
 LOOP = 2.0  # instructions per iteration
 LARGEST_CODE = 2000.0  # instructions of a loop body that are fetched at full speed
 SLOW_ISSUE = 1.5
@@ -64,6 +65,7 @@ class TileCosts:
         plain = ~vector.any(axis=1) & (innermost >= 0) & (t.tests == 0) & ~self.divided & (step[:, 0] == 1)
         plain &= (step <= 1).all(axis=1) & (np.take_along_axis(t.extent, at, 1)[:, 0] >= self.lanes)
         vector[plain, innermost[plain]] = True
+        self.plain = plain
         self.loops = loops & ~vector
         self.inside = (position > innermost[:, None]) | vector
         self.outer = np.where(self.inside, 1.0, t.extent)
@@ -146,6 +148,7 @@ class TileCosts:
         masks = (t.rest == 0) | (t.rest % self.lanes > 0)
         masked = np.where(t.local[:, 0], BLENDED, MASKED)
         self.cycles += np.where(masks, t.masked * self.size * masked, 0.0)
+        self.cycles *= np.where(self.plain, PLAIN, 1.0)
         self.trips = self.outer.prod(axis=1) * t.executed
 
     def latency_of_updates(self, t: Table) -> np.ndarray:

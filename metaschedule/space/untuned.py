@@ -19,11 +19,11 @@ from .gpu_rule import GpuRule
 from .pieces import Sketch, join_traces
 from .space import Space, SpaceLike
 
-DRAWS = 2  # of every sketch
+DRAWS = 4  # of every sketch
 DRAWS_ON_GPU = 4  # fewer sketches, of more decisions
 KEPT = 3  # sketches that are looked at again
-ROUNDS = 3
-NEIGHBOURS = 5  # of each that is kept, in every round
+ROUNDS = 4
+NEIGHBOURS = 8  # of each that is kept, in every round
 MOST_STEPS = 6000  # of traces, replayed by one of these loops; of longer traces there are fewer draws
 
 

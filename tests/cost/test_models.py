@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import metaschedule as ms
 from metaschedule.cost import Analytical, CostModel, Learned, Random, rank_correlation
 from metaschedule.cost.table import Table
 from metaschedule.cost.tile import TileCosts
+from metaschedule.cost.traffic import traffic_of
 from metaschedule.target import resolve
 
 from .contract import CostModelContract, matmul
@@ -103,6 +106,25 @@ def test_neighbours_share_what_they_load() -> None:
     table = Table([windows(6, 8), windows(6, 16)])
     shared, alone = TileCosts(table, TARGET).loads[[1, 4]]
     assert (round(shared), round(alone)) == (8 + 3, 2 * (18 + 3))
+
+
+@pytest.mark.parametrize(
+    ("kilobytes", "row", "fits"), [(32, 1024, False), (48, 1024, False), (48, 1040, True)]
+)
+def test_rows_in_one_set_of_a_cache_displace_each_other(kilobytes: int, row: int, fits: bool) -> None:
+    """24 rows that are 4 KB apart, of which a set of the first cache has room for 8 or 12."""
+    program = ms.parse(f"""
+@ms.program
+def product(A: T.Tensor((24, {row}), "float32"), B: T.Tensor(({row}, 16), "float32"),
+            C: T.Output((24, 16), "float32")):
+    for k in range({row}):
+        for i in T.unrolled(24):
+            for j in T.vectorized(16):
+                C[i, j] += A[i, k] * B[k, j]
+""")
+    target = replace(resolve("x86-64-v4"), l1=kilobytes << 10)
+    missing, _ = traffic_of(Table([program]), target)
+    assert (missing[0, 0] < row * 5) == fits  # B has a line for each k, A one for 16 in each row
 
 
 def test_a_chain_ends_where_its_accumulators_do() -> None:
