@@ -9,6 +9,7 @@ from . import attention  # noqa: F401  (registers its program)
 from .fallback import about
 from .fuse import Group, fuse, program_of
 from .graph import Graph
+from .in_order import go_in_order
 from .in_place import write_in_place
 from .outputs import Output, return_view_bases
 from .own_programs import OWN_PROGRAMS, own_program
@@ -30,6 +31,7 @@ def fuse_graph(graph: Graph) -> FusedGraph:
     outputs = return_view_bases(graph)
     rewrite(graph)
     write_in_place(graph, outputs)
+    go_in_order(graph)
     outputs = [replace(output, source=value) for output, value in zip(outputs, graph.outputs, strict=True)]
     groups = fuse(graph)
     programs = {g: program(g, graph) for g in groups if not g.is_window and not g.eager}
