@@ -25,7 +25,7 @@ log = logging.getLogger("metaschedule")
 UNFINISHED = ".part"
 ABANDONED = 3600.0  # seconds after which an unfinished file is nobody's
 KEPT = 0.8  # of the bound, after others had to go
-KINDS = ("kernels", "constants", "plans")
+KINDS = ("kernels", "constants", "plans", "graphs")
 
 
 @dataclass(frozen=True)

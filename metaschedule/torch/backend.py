@@ -27,12 +27,15 @@ from torch._guards import TracingContext
 from torch.export import ExportedProgram
 
 from .. import database as databases
+from ..cache import store
 from ..ir import Program, structural_hash
 from ..runtime import KernelError
 from ..target import Target, resolve
 from .background import Background
 from .capture import capture, capture_exported, decompositions, source_of
 from .copies import copy_inputs
+from .counters import with_counters
+from .dynamo_key import dynamo_key, find_functional, is_plain, keep_functional
 from .eager import FASTER, follow_choices
 from .fallback import GradientsRequired, attempt, give_up
 from .graph import Graph, Spec
@@ -114,26 +117,74 @@ def functional(
     it gets copies of the inputs that it writes to. `startup` is that of `Options`."""
     written = set(range(len(inputs)))
 
-    def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Specialised:
+    key: str | None = None
+
+    def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         if len(metadata().input_info) == len(inputs):
             written.clear()
             written.update(n for n, info in enumerate(metadata().input_info) if info.mutates_data)
-        return Specialised(functional, weights_among_inputs(), build, strict, startup)
+        weights = weights_among_inputs()
+        if key is not None and is_plain(metadata(), functional, len(inputs)):
+            keep_functional(key, functional, weights)
+        return with_counters(functional, lambda rest: Specialised(rest, weights, build, strict, startup))
 
     def make() -> Callable[..., Any]:
+        nonlocal key
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             refuse_gradients()
         keep_assertions(module)
+        if isinstance(build, RunnerBuild) and store().bound:
+            key = dynamo_key(module, inputs)
+            if key is not None and (found := find_specialised(key, module, inputs, build, strict, startup)):
+                written.clear()
+                return lambda *args: found(list(args))
         with scalars_as_tensors(module):
-            return aot_autograd(
-                fw_compiler=refuse_gradients,
-                inference_compiler=compile,
-                decompositions=decompositions(),
-                keep_inference_input_mutations=True,  # which a graph makes itself, in place if it can
-            )(module, inputs)
+            return make_functional(module, inputs, compile)
 
     run = attempt(make, strict) or module.forward
     return (lambda *args: run(*copy_inputs(args, written))) if copy else run
+
+
+def make_functional(
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    compile: Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+) -> Callable[..., Any]:
+    """By AOTAutograd: a function of the inputs that calls what `compile` makes of the functional graph."""
+    return aot_autograd(
+        fw_compiler=refuse_gradients,
+        inference_compiler=compile,
+        decompositions=decompositions(),
+        keep_inference_input_mutations=True,  # which a graph makes itself, in place if it can
+    )(module, inputs)
+
+
+def find_specialised(
+    key: str,
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    build: RunnerBuild,
+    strict: bool,
+    startup: str,
+) -> Specialised | None:
+    """A graph of Dynamo that has a plan in the cache on disk for inputs like these; its functional form is
+    made if something else is asked of it."""
+    known = find_functional(key)
+    if known is None:
+        return None
+    nodes, weights = known
+    kept: list[torch.fx.GraphModule] = []
+
+    def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        kept.append(functional)
+        return functional
+
+    def make(args: Sequence[Any]) -> torch.fx.GraphModule:
+        make_functional(module, args, compile)
+        return kept.pop()
+
+    found = Specialised(make, weights, build, strict, startup)
+    return found if found.find_plan(list(inputs), nodes) else None
 
 
 def keep_assertions(module: torch.fx.GraphModule) -> None:
@@ -270,6 +321,7 @@ class OnlyLooking(Exception):
 
 
 Key = tuple[Any, ...]
+MakeModule = Callable[[Sequence[Any]], torch.fx.GraphModule]  # for arguments like those of a call
 
 
 @dataclass
@@ -296,20 +348,20 @@ class Specialised:
 
     def __init__(
         self,
-        module: torch.fx.GraphModule,
+        module: torch.fx.GraphModule | MakeModule,
         weights: Sequence[int],
         build: Build,
         strict: bool = False,
         startup: str = WAIT,
     ) -> None:
-        self.module, self.build, self.strict = module, build, strict
+        self._module, self.build, self.strict = module, build, strict
         self.places = list(weights)
         self.weights: Weights | None = None  # as they were built in
         self.others: list[int] | None = None  # the arguments that are no weights
         self.known: dict[Key, Specialisation] = {}
         self.seen: dict[str, Sequence[Spec]] = {}  # what eager steps gave that was not planned
         self.changes = 0  # of weights
-        self.symbols = Symbols(module)
+        self.symbols = Symbols(module if isinstance(module, torch.fx.GraphModule) else None)
         self.families: dict[tuple[int, ...], Family] = {}  # of kernels, by classes of sizes
         self.clock = itertools.count(1)
         self.lock = threading.Lock()
@@ -324,17 +376,34 @@ class Specialised:
             with self.lock:
                 found = self._find(args) or self._specialise(args)
         if found.runner is None:
-            return self.module(*args)
+            return self.module(args)(*args)
         try:
             return found.runner([args[i] for i in found.inputs])
         except KernelError as failure:
             return self._fail(args, failure)
         except OnlyLooking:
-            return self.module(*args)
+            return self.module(args)(*args)
         except Unexpected as surprise:
             with self.lock:
                 self._plan_again(args, surprise)
             return self(args)
+
+    def module(self, args: Sequence[Any]) -> torch.fx.GraphModule:
+        """The functional graph, made now if nothing needed it before."""
+        if not isinstance(self._module, torch.fx.GraphModule):
+            self._module = self._module(args)
+        return self._module
+
+    def find_plan(self, args: list[Any], nodes: str) -> bool:
+        """Take the plan in the cache on disk for arguments like these, if there is one. `nodes` is the digest
+        of the functional graph's."""
+        assert isinstance(self.build, RunnerBuild)
+        self._settle_weights(args)
+        source = Source(nodes, args, self.places, {}, self.weights)
+        runner = self.build.find(source)
+        if runner is not None:
+            self._add(args, runner)
+        return runner is not None
 
     def _run_eagerly(self, args: list[Any], background: Background) -> list[Any]:
         """By torch, while what is missing is compiled."""
@@ -342,7 +411,7 @@ class Specialised:
             raise failure
         given = list(args)
         background.start(lambda: self.prepare(given))
-        return self.module(*args)
+        return self.module(args)(*args)
 
     def prepare(self, args: list[Any]) -> None:
         """Compile for arguments like these, before they come."""
@@ -367,12 +436,16 @@ class Specialised:
         before = self.known  # until the new ones are there: what both use is not compiled again
         if self.weights is None or not self.weights.are_same(args):
             self._settle_weights(args)
-        key = self._key(args)
-        if key not in self.known:
-            built = self._build(args)
-            self.known = {**self.known, key: built}
+        if (key := self._key(args)) not in self.known:
+            self._add(args, self._build(args))
         del before
         return self.known[key]
+
+    def _add(self, args: list[Any], runner: Callable[..., Any] | None) -> None:
+        """Run calls like this one so."""
+        tensors = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and i not in self.places]
+        built = Specialisation(runner, tuple(tensors), next(self.clock))
+        self.known = {**self.known, self._key(args): built}
 
     def _settle_weights(self, args: list[Any]) -> None:
         """Forget what was built with weights that are no more; take none as constant that changes often."""
@@ -387,26 +460,25 @@ class Specialised:
         self.weights = Weights(args, self.places)
         self.others = [i for i in range(len(args)) if i not in set(self.places)]
 
-    def _build(self, args: list[Any]) -> Specialisation:
+    def _build(self, args: list[Any]) -> Callable[..., Any] | None:
         while len(self.known) >= MOST_SHAPES:  # out with what was not used for longest
             oldest = min(self.known, key=lambda key: self.known[key].used)
             self.known = {key: found for key, found in self.known.items() if key != oldest}
 
         def make() -> Callable[..., Any] | None:
-            source = Source(self.module, args, self.places, dict(self.seen), self.weights)
+            module = self.module(args)
+            source = Source(module, args, self.places, dict(self.seen), self.weights)
             family = self._family(args)
             find = self.build.find if isinstance(self.build, RunnerBuild) and family is None else None
             if find is not None and (found := find(source)) is not None:
                 return found
-            captured = capture(self.module, args, self.places, self.seen)
+            captured = capture(module, args, self.places, self.seen)
             captured.family, captured.source = family, source
             if isinstance(self.build, RunnerBuild) and self.background is not None:
                 return self.build(captured, self.background.stop)
             return self.build(captured)
 
-        runner = attempt(make, self.strict)
-        tensors = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and i not in self.places]
-        return Specialisation(runner, tuple(tensors), next(self.clock))
+        return attempt(make, self.strict)
 
     def _family(self, args: list[Any]) -> Family | None:
         """The kernels for sizes like those of a call, if the graph is for several."""
@@ -421,7 +493,7 @@ class Specialised:
                 if other is None:
                     return []
                 try:
-                    graph = capture(self.module, other, places, {})
+                    graph = capture(self.module(other), other, places, {})
                     graph.narrowing = self.families[key].narrowing
                     return list(fuse_graph(graph).programs.values())
                 except Exception as error:  # a size that the model does not take
@@ -450,12 +522,11 @@ class Specialised:
         else:
             self.seen[surprise.name] = surprise.results
             self.known = {k: found for k, found in self.known.items() if k != key}
-            built = self._build(args)
-            self.known = {**self.known, key: built}
+            self._add(args, self._build(args))
 
     def _fail(self, args: list[Any], failure: KernelError) -> list[Any]:
         """A kernel has failed: eager says why, in its own words."""
-        results = self.module(*args)
+        results = self.module(args)(*args)
         log.debug("a kernel failed where eager does not: %s", failure)
         return results
 

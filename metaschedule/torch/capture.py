@@ -105,7 +105,7 @@ def capture_exported(exported: ExportedProgram) -> Graph:
             "the exported model changes its buffers or inputs; export one that returns them instead"
         )
     source = source_of(exported)
-    return capture(source.module, source.args, source.constants)
+    return capture(exported.graph_module, source.args, source.constants)
 
 
 def source_of(exported: ExportedProgram) -> Source:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from ..cache import digest_of
 from .graph import Spec
 from .lowering import LOWERINGS
 from .lowerings import OWN
@@ -35,10 +36,11 @@ class NoKey(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """A functional module with the arguments of a call; those numbered in `constants` are weights. `seen` is
-    that of `capture`. `weights` remembers the content of weights that are looked at often."""
+    """A functional module, or the digest of its nodes, with the arguments of a call; those numbered in
+    `constants` are weights. `seen` is that of `capture`. `weights` remembers the content of weights that are
+    looked at often."""
 
-    module: torch.fx.GraphModule
+    module: torch.fx.GraphModule | str
     args: Sequence[Any]
     constants: Sequence[int]
     seen: Mapping[str, Sequence[Spec]] = field(default_factory=dict)
@@ -49,8 +51,7 @@ class Source:
         """All of it as plain values; NoKey if something is not plain."""
         if LOWERINGS.keys() != OWN:
             raise NoKey("lowerings that are not the package's")
-        numbers = {node: n for n, node in enumerate(self.module.graph.nodes)}
-        nodes = [self.describe_node(node, numbers) for node in self.module.graph.nodes]
+        nodes = self.module if isinstance(self.module, str) else digest_nodes(self.module)
         inputs = [describe_input(arg) for arg in self.args]
         seen = [[name, describe(specs, {})] for name, specs in sorted(self.seen.items())]
         settings = [torch.__version__, str(torch.get_default_dtype())]
@@ -62,22 +63,32 @@ class Source:
             return self.weights.contents(digests)
         return digests([self.args[n] for n in self.constants])
 
-    def describe_node(self, node: torch.fx.Node, numbers: Mapping[torch.fx.Node, int]) -> list[Any]:
-        if node.op == "get_attr":
-            return [node.name, "constant", *self.describe_attribute(str(node.target))]
-        if node.op not in ("placeholder", "call_function", "output"):
-            raise NoKey(f"a node {node.op}")
-        target = describe_function(node.target) if node.op == "call_function" else node.op
-        args = [describe(node.args, numbers), describe(node.kwargs, numbers)]
-        return [node.name, target, *args, describe_result(node.meta.get("val"))]
 
-    def describe_attribute(self, name: str) -> list[Any]:
-        found: Any = self.module
-        for part in name.split("."):
-            found = getattr(found, part)
-        if not isinstance(found, torch.Tensor):
-            raise NoKey(f"an attribute {type(found).__name__}")
-        return [describe_input(found), digests([found])]
+def digest_nodes(module: torch.fx.GraphModule) -> str:
+    """Of what a functional module computes."""
+    numbers = {node: n for n, node in enumerate(module.graph.nodes)}
+    return digest_of([describe_node(module, node, numbers) for node in module.graph.nodes])
+
+
+def describe_node(
+    module: torch.fx.GraphModule, node: torch.fx.Node, numbers: Mapping[torch.fx.Node, int]
+) -> list[Any]:
+    if node.op == "get_attr":
+        return [node.name, "constant", *describe_attribute(module, str(node.target))]
+    if node.op not in ("placeholder", "call_function", "output"):
+        raise NoKey(f"a node {node.op}")
+    target = describe_function(node.target) if node.op == "call_function" else node.op
+    args = [describe(node.args, numbers), describe(node.kwargs, numbers)]
+    return [node.name, target, *args, describe_result(node.meta.get("val"))]
+
+
+def describe_attribute(module: torch.fx.GraphModule, name: str) -> list[Any]:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not isinstance(found, torch.Tensor):
+        raise NoKey(f"an attribute {type(found).__name__}")
+    return [describe_input(found), digests([found])]
 
 
 def describe_function(target: Any) -> list[str]:

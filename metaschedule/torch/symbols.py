@@ -11,10 +11,10 @@ from .sizes import other_sizes, size_class
 
 
 class Symbols:
-    """The sizes that Dynamo, or `torch.export`, left open in the inputs of a graph."""
+    """The sizes that Dynamo, or `torch.export`, left open in the inputs of a graph; none without a graph."""
 
-    def __init__(self, module: torch.fx.GraphModule) -> None:
-        placeholders = module.graph.find_nodes(op="placeholder")
+    def __init__(self, module: torch.fx.GraphModule | None) -> None:
+        placeholders = [] if module is None else module.graph.find_nodes(op="placeholder")
         self.inputs = [node.meta.get("val") for node in placeholders]
 
     def values(self, args: Sequence[Any]) -> dict[Any, int]:

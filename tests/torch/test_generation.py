@@ -45,3 +45,28 @@ def test_generate_with_a_static_cache(options: dict[str, Any]) -> None:
     names = [step.name for step in plan.steps]
     assert names.count("cached_attention") == 2
     assert names.count("mul_amax") == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_sliding_window_has_three_plans() -> None:
+    """The cache counts tokens in Python: the first token, filling, full."""
+    torch._dynamo.reset()
+    EVERY.clear()
+    torch.manual_seed(0)
+    config = transformers.MistralConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=96, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, sliding_window=8, eos_token_id=None,
+    )  # fmt: skip
+    model = transformers.MistralForCausalLM(config).eval()
+    prompt = torch.randint(3, 64, (1, 4))
+    compile = transformers.CompileConfig(
+        backend="metaschedule", mode=None, fullgraph=False, options={"strict": True}
+    )
+    compile._compile_all_devices = True
+    given = {"do_sample": False, "cache_implementation": "static", "max_new_tokens": 12}
+    given["attention_mask"] = torch.ones_like(prompt)
+    expected = model.generate(prompt, disable_compile=True, **given)
+    found = model.generate(prompt, compile_config=compile, **given)
+    assert (found == expected).all()
+    every: Any = list(EVERY)
+    assert sum(len(one.known) for one in every) == 3

@@ -74,7 +74,7 @@ def nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise AssertionError("made again")
 
-    for name in ("capture", "fuse_graph", "plan_calls"):
+    for name in ("capture", "fuse_graph", "plan_calls", "aot_autograd"):
         monkeypatch.setattr(backend, name, fail)
 
 
@@ -124,7 +124,7 @@ def test_what_differs_has_another_plan() -> None:
     for change in (change_weight, change_norm, change_shape, change_strides):
         args = change(model, args)
         results, counts = start(model, args)
-        assert counts["plans missing"] == 1
+        assert counts["plans missing"] >= 1  # before and after AOTAutograd
         assert_same(results, model(*args))
 
 
@@ -162,6 +162,77 @@ def test_several_models_have_one_copy_of_equal_constants() -> None:
     torch.testing.assert_close(runs[1](*args), models[1](*args))
 
 
+class Returning(nn.Module):
+    """An input, a changed input, or a view of another result."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.linear = kind, nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = self.linear(x)
+        if self.kind == "input":
+            x.add_(1)
+        return {"view": (y, y[:, 1:3]), "itself": (y, x), "input": (y,)}[self.kind]
+
+
+@pytest.mark.parametrize("kind", ["view", "itself", "input"])
+def test_results_are_the_same_objects_after_a_second_start(kind: str) -> None:
+    model, x = Returning(kind).eval(), torch.randn(4, 8)
+    for what in ("missing", "found"):
+        wanted_x, given = x.clone(), x.clone()
+        wanted = model(wanted_x)
+        results, counts = start(model, (given,))
+        assert_same(results, wanted)
+        assert_same([given], [wanted_x])
+        assert counts[f"plans {what}"] == 1
+        assert not (kind == "input" and counts["graphs found"])  # AOTAutograd's wrappers are needed
+        if kind == "view":
+            assert results[1].untyped_storage().data_ptr() == results[0].untyped_storage().data_ptr()
+        elif kind == "itself":
+            assert results[1] is given
+
+
+def users_own(x: Any) -> Any:
+    return torch.relu(x)
+
+
+def test_what_tracing_depends_on_is_in_the_key() -> None:
+    model, args = make_model()
+    start(model, args)
+    assert start(model, args)[1]["graphs found"] == 1
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not [what for what in start(model, args)[1] if "graphs" in what]
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert start(model, args)[1]["graphs missing"] == 1
+    finally:
+        torch.set_default_dtype(torch.float32)
+    model.convolution.stride = (2, 2)
+    assert start(model, args)[1]["graphs missing"] == 1
+
+
+def test_a_function_of_the_users_has_no_key() -> None:
+    from metaschedule.torch.dynamo_key import describe_function
+    from metaschedule.torch.graph_key import NoKey
+
+    assert describe_function(torch.relu) == "torch.relu"
+    assert describe_function(nn.functional.layer_norm) == "torch.nn.functional.layer_norm"
+    assert describe_function(torch.ops.aten.relu.default) == "aten.relu.default"
+    for function in (users_own, lambda x: x, print.__self__, torch.ops.quantized.add.default):
+        with pytest.raises(NoKey):
+            describe_function(function)
+
+
+def test_weights_that_change_between_two_starts_are_packed_again() -> None:
+    model, args = make_model()
+    start(model, args)
+    model.linear.weight.mul_(2)
+    results, counts = start(model, args)
+    assert (counts["graphs found"], counts["plans missing"]) == (1, 2)
+    assert_same(results, model(*args))
+
+
 def test_better_records_are_used(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(64, 48), nn.ReLU()).eval()
     args = (torch.randn(5, 64),)
@@ -173,9 +244,9 @@ def test_better_records_are_used(tmp_path: Path) -> None:
         best = max(db.records(), key=lambda r: r.latency is not None)
         db.add(replace(best, uid="f" * 32, latency=1e-9, confirmed=True))
     _, counts = start(model, args, database=database)
-    assert counts["plans outdated"] == 1
+    assert counts["plans outdated"] >= 1
     assert start(model, args, database=database)[1]["plans found"] == 1
-    assert start(model, args)[1]["plans missing"] == 1
+    assert start(model, args)[1]["plans missing"] >= 1
 
 
 def damage(kind: str, change: Any) -> int:
