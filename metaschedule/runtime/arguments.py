@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,11 @@ class ArgumentFacts:
     readonly: bool
     keep: Any
 
+    @property
+    def space(self) -> object:
+        """What the address is one of: arrays in different spaces share no memory."""
+        return None
+
     def array(self) -> np.ndarray:
         """Its memory, which must be of a dtype that we know, as a NumPy array."""
         dtype = numpy_dtype(self.dtype)
@@ -75,10 +80,13 @@ class Label:
         return f"{self.role} {self.spec.name!r}{where}"
 
 
-def address_of(value: Any, label: Label) -> ArgumentFacts:
-    """ArgumentFacts about an argument that is as expected, or a TypeError or ValueError that names it."""
+def address_of(
+    value: Any, label: Label, read_value: Callable[[Any, Label], ArgumentFacts] | None = None
+) -> ArgumentFacts:
+    """ArgumentFacts about an argument that is as expected, or a TypeError or ValueError that names it.
+    `read_value` finds them, if not the reader of what is in the memory of the host."""
     spec = label.spec
-    facts = read(value, label)
+    facts = (read_value or read)(value, label)
     if facts.dtype != spec.dtype:
         raise TypeError(
             f"{label}: expected dtype {spec.dtype}, got {facts.dtype}; "
@@ -107,6 +115,8 @@ def check_overlap(facts: Sequence[ArgumentFacts], labels: Sequence[Label]) -> No
             continue
         for j, other in enumerate(labels):
             if i == j or not other.spec.nbytes or (other.role == "output" and j > i):
+                continue
+            if facts[i].space != facts[j].space:
                 continue
             if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1] and share_elements(facts[i], facts[j]):
                 raise ValueError(
@@ -186,9 +196,14 @@ def is_tensor(value: Any) -> bool:
 
 
 def read_torch(tensor: Any, label: Label) -> ArgumentFacts:
-    torch: Any = sys.modules["torch"]
     if tensor.device.type != "cpu":
         raise wrong_device(label, str(tensor.device))
+    return read_tensor(tensor, label)
+
+
+def read_tensor(tensor: Any, label: Label) -> ArgumentFacts:
+    """A tensor of torch on any device."""
+    torch: Any = sys.modules["torch"]
     if tensor.layout is not torch.strided or tensor.is_neg():
         raise ValueError(f"{label}: expected a dense tensor, got {tensor.layout}; pass x.to_dense()")
     if tensor.requires_grad and torch.is_grad_enabled():
@@ -224,11 +239,16 @@ def read_dlpack(value: Any, label: Label) -> ArgumentFacts:
         raise wrong_device(
             label, f"{DEVICES.get(int(device_type), f'device type {device_type}')}:{device_id}"
         )
+    return read_capsule(value, label)
+
+
+def read_capsule(value: Any, label: Label, **given: Any) -> ArgumentFacts:
+    """What the DLPack capsule of an array says. `given` are arguments of `__dlpack__`."""
     try:
         try:
-            capsule = value.__dlpack__(max_version=(1, 0))
+            capsule = value.__dlpack__(max_version=(1, 0), **given)
         except TypeError:  # a producer older than DLPack 1.0
-            capsule = value.__dlpack__()
+            capsule = value.__dlpack__(**given)
     except BufferError as error:
         kind = type(value).__name__
         raise ValueError(f"{label}: {kind} does not give its memory: {error}") from error

@@ -10,12 +10,14 @@ import ctypes
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from .executable import Executable
 from .layout import Argument, SequenceStep, Steps
 from .native import PROCESS, native_module
 from .threads import THREADS
+
+E = TypeVar("E")
 
 
 class Place(NamedTuple):
@@ -26,10 +28,10 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KernelCall:
+class KernelCall(Generic[E]):
     """A kernel, whatever constants it is bound to, with the places of all its parameters."""
 
-    executable: Executable
+    executable: E
     arguments: tuple[Place, ...]
     workspace: Place
 
@@ -41,7 +43,7 @@ class Sequence:
     in `seconds` what each kernel took in the last call.
     """
 
-    def __init__(self, calls: Items[KernelCall], bases: int, clocked: bool = False) -> None:
+    def __init__(self, calls: Items[KernelCall[Executable]], bases: int, clocked: bool = False) -> None:
         self.calls = list(calls)
         self._clock = (ctypes.c_double * (len(self.calls) + 1))() if clocked else None
         self._arguments: list[ctypes.Array[Argument]] = []  # what the steps point into
@@ -58,7 +60,7 @@ class Sequence:
         times = list(self._clock or ())
         return [after - before for before, after in pairwise(times)]
 
-    def _step(self, call: KernelCall) -> SequenceStep:
+    def _step(self, call: KernelCall[Executable]) -> SequenceStep:
         places = [call.workspace, *call.arguments]
         arguments = (Argument * len(places))(*[Argument(*place) for place in places])
         self._arguments.append(arguments)

@@ -10,6 +10,7 @@ from ..errors import ScheduleError
 from ..ir import Block, Program, Stmt, bodies
 from ..schedule import Schedule
 from ..target import Target
+from .auto_bind import can_bind
 
 THREADS = 128  # of a block: four warps, and few enough for every device
 
@@ -41,6 +42,8 @@ def bind_nest(sch: Schedule, name: str, threads: int) -> Schedule:
         try:
             fused = new.fuse(*new.get_loops(new.get_block(name))[:count]) if count > 1 else None
             loop = new.get_loops(new.get_block(name))[0] if fused is None else fused
+            if not can_bind(new, loop):  # terms of a reduction, which threads alone may divide
+                continue
             outer, inner = new.split(loop, [None, threads])
             new.bind(outer, "blockIdx.x")
             new.bind(inner, "threadIdx.x")

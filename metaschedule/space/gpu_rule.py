@@ -66,6 +66,8 @@ def estimate_kernel(kernel: GpuKernel, gpu: Gpu) -> float:
     count(kernel.body, (), work, kernel, gpu)
     warps = -(-kernel.threads // gpu.warp)
     blocks = math.prod(kernel.grid)
+    if not blocks or not warps:
+        return 0.0  # it is never started
     registers = sum([b.room for b in kernel.local]) + OTHER_REGISTERS
     resident = min(
         gpu.resident_blocks,

@@ -127,10 +127,10 @@ class Artefact:
             "fixed": [encode(value) if value is not TENSOR else {"tensor": True} for value in self.fixed],
             "names": self.names,
             "target": self.target.to_json(),
-            "kernels": [{**c.kernel.kernel.to_json(), "llvm": ""} for c in plan.kernels],
+            "kernels": [{**c.on_cpu.kernel.to_json(), "llvm": ""} for c in plan.kernels],
         }
         parts = {"model.json": json.dumps(content).encode()}
-        parts |= {f"kernels/{n}.o": compiled.kernel.code for n, compiled in enumerate(plan.kernels)}
+        parts |= {f"kernels/{n}.o": compiled.on_cpu.code for n, compiled in enumerate(plan.kernels)}
         parts |= {f"constants/{n}": as_bytes(t).numpy().tobytes() for n, t in enumerate(plan.constants)}
         with write_atomically(path) as file, zipfile.ZipFile(file, "w") as archive:
             for name, data in parts.items():
@@ -200,6 +200,8 @@ def compile(
     fixed = [TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     with torch.no_grad():
         machine = machine_of(target)
+        if machine.gpu is not None:
+            raise ValueError(f"target: models are saved for CPUs, not for {machine.name}; see torch.compile")
         plan = attempt(lambda: plan_exported(exported, Options(database), machine), strict)
     if plan is None:
         return EagerArtefact(exported)

@@ -30,17 +30,18 @@ from .. import database as databases
 from ..cache import store
 from ..ir import Program, structural_hash
 from ..runtime import KernelError
-from ..target import Target, resolve
+from ..target import NoDevice, Target, resolve
 from .background import Background
-from .capture import capture, capture_exported, decompositions, source_of
+from .capture import capture, capture_exported, decompositions, device_of, source_of
 from .copies import copy_inputs
 from .counters import with_counters
 from .dynamo_key import dynamo_key, find_functional, is_plain, keep_functional
 from .eager import FASTER, follow_choices
-from .fallback import GradientsRequired, attempt, give_up
+from .fallback import GradientsRequired, NotCaptured, attempt, give_up
 from .graph import Graph, Spec
 from .graph_key import Source
 from .kernels import Compiler, name_model
+from .on_device import device_runner
 from .passes.narrow_weights import Narrowing
 from .pipeline import fuse_graph
 from .plan import EagerStep, Plan, plan_calls
@@ -64,13 +65,15 @@ class Options:
     program; otherwise it never does. `strict` raises what would otherwise let a graph run in eager. `weights`
     of products become "int8" ("int8:64": with a scale for each 64) or "bfloat16" in memory. `startup` says
     what calls do for which nothing is compiled yet: "wait" for it, or run in "eager" while that is done in
-    the background."""
+    the background. `target` is what kernels are for: this machine, or for tensors on a CUDA device "cuda", if
+    nothing is said; "opencl" copies tensors of the host to a device and back."""
 
     database: str | os.PathLike[str] | databases.Database | None = None
     trials: int | None = None
     strict: bool = False
     weights: str | None = None
     startup: str = WAIT
+    target: str | Target | None = None
 
     def __post_init__(self) -> None:
         if self.startup not in (WAIT, EAGERLY):
@@ -133,7 +136,7 @@ def functional(
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
             refuse_gradients()
         keep_assertions(module)
-        if isinstance(build, RunnerBuild) and store().bound:
+        if isinstance(build, RunnerBuild) and store().bound and not build.is_for_gpu(inputs):
             key = dynamo_key(module, inputs)
             if key is not None and (found := find_specialised(key, module, inputs, build, strict, startup)):
                 written.clear()
@@ -243,11 +246,33 @@ class RunnerBuild:
     options: Options
 
     def __call__(self, graph: Graph, stop: Event | None = None) -> Runner:
-        return Runner(build_plan(graph, self.options, machine_of("native"), stop))
+        target = target_for(self.options.target, graph.device)
+        graph.on_gpu = target.gpu is not None
+        plan = build_plan(graph, self.options, target, stop)
+        return device_runner(plan, target, graph.device) if graph.on_gpu else Runner(plan)
+
+    def is_for_gpu(self, args: Sequence[Any]) -> bool:
+        """Whether a graph for such arguments has kernels for a GPU."""
+        return target_for(self.options.target, device_of(args)).gpu is not None
 
     def find(self, source: Source) -> Runner | None:
         plan = find_kept_plan(source, self.options, machine_of("native"))
         return None if plan is None else Runner(plan)
+
+
+def target_for(wanted: str | Target | None, device: torch.device) -> Target:
+    """What kernels for tensors on a device are compiled for."""
+    try:
+        target = machine_of(wanted or ("cuda" if device.type == "cuda" else "native"))
+    except NoDevice as error:
+        raise NotCaptured(str(error)) from error
+    check_device(target, device)
+    return target
+
+
+def check_device(target: Target, device: torch.device) -> None:
+    if (target.kind == "cuda") != (device.type == "cuda"):
+        raise NotCaptured(f"kernels for {target.kind} take no tensors on {device.type}")
 
 
 def build_runner(graph: Graph, options: Options) -> Runner:
@@ -269,6 +294,7 @@ def find_kept_plan(source: Source, options: Options, target: Target) -> Plan | N
 def plan_exported(exported: ExportedProgram, options: Options, target: Target) -> Plan:
     """The plan of an exported model, for inputs like its examples."""
     source = source_of(exported)
+    check_device(target, device_of(source.args))
     if (found := find_kept_plan(source, options, target)) is not None:
         return found
     graph = capture_exported(exported)
@@ -278,6 +304,7 @@ def plan_exported(exported: ExportedProgram, options: Options, target: Target) -
 
 def build_plan(graph: Graph, options: Options, target: Target, stop: Event | None = None) -> Plan:
     """Compile a graph, after tuning it if that is asked for. `stop` is that of `build_all`."""
+    check_device(target, graph.device)
     source, family = graph.source, graph.family
     graph.narrowing = options.narrowing
     parts = fuse_graph(graph)
@@ -286,13 +313,13 @@ def build_plan(graph: Graph, options: Options, target: Target, stop: Event | Non
         family.share_constants(graph)
     with open_database(options.database, readonly=not options.trials) as database:
         if options.trials:
-            tune_programs(tasks([parts]), database=database, trials=options.trials)
+            tune_programs(tasks([parts]), database=database, trials=options.trials, target=target)
         compiler = Compiler(target, database, name_model(parts.programs.values()), stop)
         known = {h: compiler.describe_records(h) for h in map(structural_hash, parts.programs.values())}
         parts = follow_choices(parts, compiler)
         compile = compiler if family is None else lambda programs: family.compile(programs, compiler)
-        plan = plan_calls(parts, compile, target.cores)
-        if source is not None:
+        plan = plan_calls(parts, compile, target.cores if target.gpu is None else 1)
+        if source is not None and target.gpu is None:
             given = [arg for arg in source.args if isinstance(arg, torch.Tensor)]
             places = share_constants(plan, given)
             if family is None and (key := plan_key(source, database, options.weights)) is not None:
@@ -468,8 +495,10 @@ class Specialised:
         def make() -> Callable[..., Any] | None:
             module = self.module(args)
             source = Source(module, args, self.places, dict(self.seen), self.weights)
-            family = self._family(args)
-            find = self.build.find if isinstance(self.build, RunnerBuild) and family is None else None
+            ours = self.build if isinstance(self.build, RunnerBuild) else None
+            on_gpu = ours is not None and ours.is_for_gpu(args)
+            family = None if on_gpu else self._family(args)
+            find = ours.find if ours is not None and not on_gpu and family is None else None
             if find is not None and (found := find(source)) is not None:
                 return found
             captured = capture(module, args, self.places, self.seen)

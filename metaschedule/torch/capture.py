@@ -82,10 +82,12 @@ def capture(
       relu: float32[2, 3] = aten.relu.default(mul)
       return relu
     """
+    device = device_of(args)
     for arg in args:
         if isinstance(arg, torch.Tensor):
-            check_dense(arg)
+            check_dense(arg, device)
     recorder = Recorder(module, args, constants, seen or {})
+    recorder.recorded.device = device
     with recorder.mode, torch.no_grad():
         recorder.run(*args)
     recorder.recorded.prune()
@@ -193,7 +195,7 @@ class Recorder(torch.fx.Interpreter):
         result = self.correct_dtypes(node, result)
         results = tensors_in(result)
         for tensor in results:
-            check_dense(tensor)
+            check_dense(tensor, self.recorded.device)
         if target in READS_MEMORY and not is_whole(self.env[node.all_input_nodes[0]]):
             raise NotCaptured(f"{target} of a tensor that is not contiguous, or part of a larger one")
         if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):
@@ -246,6 +248,15 @@ def tensors_in(result: Any) -> list[torch.Tensor]:
     return list(filter(is_tensor, result if isinstance(result, (list, tuple)) else [result]))
 
 
-def check_dense(tensor: torch.Tensor) -> None:
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-        raise NotCaptured(f"kernels are for dense tensors on cpu, not {tensor.layout} on {tensor.device}")
+def device_of(args: Sequence[Any]) -> torch.device:
+    """Where the tensors among some arguments are, by the first of them."""
+    return next((a.device for a in args if isinstance(a, torch.Tensor)), torch.device("cpu"))
+
+
+def check_dense(tensor: torch.Tensor, device: torch.device) -> None:
+    if tensor.device.type not in ("cpu", "cuda") or tensor.layout != torch.strided:
+        raise NotCaptured(
+            f"kernels are for dense tensors on cpu and cuda, not {tensor.layout} on {tensor.device}"
+        )
+    if tensor.device != device:
+        raise NotCaptured(f"a graph has tensors on {device} and on {tensor.device}")

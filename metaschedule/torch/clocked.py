@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from .plan import EagerStep, KernelStep, Plan
-from .runner import KernelSequence, Runner
+from .runner import Kernels, KernelSequence, Runner
 
 
 class Clocked(Runner):
@@ -19,7 +19,7 @@ class Clocked(Runner):
     def _sequence(self, steps: Sequence[KernelStep]) -> KernelSequence:
         return KernelSequence([self._call(step) for step in steps], self.plan.bases, clocked=True)
 
-    def _in_turn(self) -> Iterator[KernelSequence | EagerStep]:
+    def _in_turn(self) -> Iterator[Kernels | EagerStep]:
         for part in self._parts:
             start = time.perf_counter()
             yield part

@@ -37,7 +37,7 @@ from functools import cached_property
 
 from .. import te
 from ..errors import InternalError
-from ..ir import Call, Layout, Program, subexpressions
+from ..ir import Call, Layout, Program, numpy_dtype, subexpressions
 from ..space.block_predicates import EXPENSIVE
 from ..te.lower import program_between
 from .fallback import about
@@ -246,7 +246,7 @@ class Fusion:
             return
         source = whole(node.reads[0])
         window = window_of(node, source)
-        if window is None or not self.readers_can_use(node, window):
+        if window is None or not self.is_aligned(window) or not self.readers_can_use(node, window):
             return
         if node.target in CUTS and not self.takes_part(node, group, source.root):
             return
@@ -254,6 +254,12 @@ class Fusion:
         if len(group.nodes) > 1:
             group.nodes.remove(node)
             self.group[node] = Group(node, facts, self.tensors)
+
+    def is_aligned(self, window: Window) -> bool:
+        """Whether a window begins where the arguments of a GPU's kernels may."""
+        if not self.graph.on_gpu or not window.offset:
+            return True
+        return window.offset * numpy_dtype(window.root.dtype).itemsize % self.graph.alignment == 0
 
     def readers_can_use(self, node: Node, window: Window) -> bool:
         """Whether all that only look at a value can look at a window."""

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from .passes.narrow_weights import Narrowing
     from .sizes import Family
 
+from ..runtime.gpu.program import ALIGNMENT as ON_GPU
+from ..runtime.kernel import ALIGNMENT
+
 Target = torch._ops.OpOverload | str  # a string names an operator of ours
 Spec = tuple[tuple[int, ...], str]  # shape and dtype of a tensor
 
@@ -133,6 +136,13 @@ class Graph:
         self.family: Family | None = None  # kernels of graphs that are this one in other sizes
         self.narrowing: Narrowing | None = None  # what weights of products are to become
         self.source: Source | None = None  # what it was captured from
+        self.device = torch.device("cpu")  # where its tensors are
+        self.on_gpu = False  # whether its kernels are for one
+
+    @property
+    def alignment(self) -> int:
+        """The bytes that memory of a kernel's arguments is aligned to, within larger memory."""
+        return ON_GPU if self.on_gpu else ALIGNMENT
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
         value = Value(self._fresh(name), tuple(shape), dtype)

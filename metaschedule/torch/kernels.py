@@ -23,6 +23,7 @@ from ..measure.build import AS_WRITTEN, UNTUNED, BuildJob, build_all
 from ..measure.kernel_cache import kernel_key
 from ..measure.stage import KernelStage
 from ..runtime import ArgSpec, Executable
+from ..runtime.gpu import DeviceExecutable, DeviceProgram
 from ..schedule import Trace
 from ..script import parse
 from ..search.result import best_record, first_replaying
@@ -38,12 +39,18 @@ class Compiled:
     no weights, by name. `packed` remembers what was prepared, where several kernels take the same. `name` is
     what the process and its cache on disk know it by; empty if they do not."""
 
-    kernel: Executable
-    preparation: Executable | None
+    kernel: Executable | DeviceExecutable
+    preparation: Executable | DeviceExecutable | None
     latency: float | None
     passed: Mapping[str, torch.Tensor] = field(default_factory=dict)
     packed: dict[Any, dict[str, torch.Tensor]] | None = None
     name: tuple[str, ...] = ()
+
+    @property
+    def on_cpu(self) -> Executable:
+        """The kernel, where that is for a CPU."""
+        assert isinstance(self.kernel, Executable)
+        return self.kernel
 
     def prepare_constants(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The constant inputs of the kernel by name; of those with a layout all memory, as a vector."""
@@ -61,7 +68,10 @@ class Compiled:
     def prepare(self, taken: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
         assert self.preparation is not None
         specs = self.preparation.outputs
-        made = [torch.empty(memory_shape(spec), dtype=getattr(torch, spec.dtype)) for spec in specs]
+        device = taken[0].device if taken else None
+        made = [
+            torch.empty(memory_shape(spec), dtype=getattr(torch, spec.dtype), device=device) for spec in specs
+        ]
         views = [t.as_strided(s.shape, s.strides) if s.strides else t for s, t in zip(specs, made)]
         self.preparation(*taken, *views)
         return {spec.name: t for spec, t in zip(specs, made)}
@@ -151,8 +161,15 @@ def name_model(programs: Iterable[Program]) -> str:
 def load_kernels(
     stages: Sequence[KernelStage], latency: float | None, name: tuple[str, ...] = ()
 ) -> Compiled:
-    *before, kernel = [Executable(s.cpu_kernel, code=s.code, script=s.script) for s in stages]
-    preparation = runnable_here(before[0]) if before else None
+    *before, kernel = [
+        DeviceExecutable(s.kernel, script=s.script)
+        if isinstance(s.kernel, DeviceProgram)
+        else Executable(s.kernel, code=s.code, script=s.script)
+        for s in stages
+    ]
+    preparation = before[0] if before else None
+    if isinstance(preparation, Executable):
+        preparation = runnable_here(preparation)
     return Compiled(kernel, preparation, latency, name=name)
 
 

@@ -80,7 +80,7 @@ def model_tables(
         for n, (_, view) in enumerate(views)
         if n not in written
     ]
-    kernels = [(compiled.kernel.kernel, compiled.kernel.code) for compiled in plan.kernels]
+    kernels = [(compiled.on_cpu.kernel, compiled.on_cpu.code) for compiled in plan.kernels]
     return ModelTables(
         tuple(inputs), tuple(outputs), tuple(kernels), tuple(steps), tuple(copies), tuple(weights), memory,
         plan.threads, target,

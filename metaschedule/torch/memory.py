@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..runtime.kernel import align
+from ..runtime.kernel import ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Need:
     last: int
 
 
-def assign_offsets(needs: Sequence[Need]) -> tuple[list[int], int]:
-    """An offset for each need, aligned to 64 bytes, and the size of the whole.
+def assign_offsets(needs: Sequence[Need], alignment: int = ALIGNMENT) -> tuple[list[int], int]:
+    """An offset for each need, aligned to so many bytes, and the size of the whole.
 
     The largest are placed first, each as low as those that live at the same time allow.
 
@@ -34,7 +34,12 @@ def assign_offsets(needs: Sequence[Need]) -> tuple[list[int], int]:
         for m in sorted(others, key=offsets.__getitem__):
             if at + need.nbytes <= offsets[m]:
                 break
-            at = max(at, align(offsets[m] + needs[m].nbytes))
+            at = max(at, round_up(offsets[m] + needs[m].nbytes, alignment))
         offsets[n] = at
         done.append(n)
-    return offsets, max((align(at + need.nbytes) for at, need in zip(offsets, needs)), default=0)
+    ends = [round_up(at + need.nbytes, alignment) for at, need in zip(offsets, needs)]
+    return offsets, max(ends, default=0)
+
+
+def round_up(n: int, alignment: int) -> int:
+    return -(-n // alignment) * alignment

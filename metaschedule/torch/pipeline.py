@@ -30,8 +30,9 @@ def fuse_graph(graph: Graph) -> FusedGraph:
     """The graph is changed on the way."""
     outputs = return_view_bases(graph)
     rewrite(graph)
-    write_in_place(graph, outputs)
-    go_in_order(graph)
+    if not graph.on_gpu:  # where no kernel is written by hand
+        write_in_place(graph, outputs)
+        go_in_order(graph)
     outputs = [replace(output, source=value) for output, value in zip(outputs, graph.outputs, strict=True)]
     groups = fuse(graph)
     programs = {g: program(g, graph) for g in groups if not g.is_window and not g.eager}

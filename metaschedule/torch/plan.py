@@ -197,7 +197,7 @@ class Planner:
             Need(one.kernel.kernel.workspace_bytes(self.threads) if one else 0, n, n)
             for n, one in enumerate(compiled)
         ]
-        offsets, memory = assign_offsets(needs)
+        offsets, memory = assign_offsets(needs, self.graph.alignment)
         self.places |= {v: Place(MEMORY, offset) for v, offset in zip(inner, offsets)}
         return offsets[len(inner) :], memory
 

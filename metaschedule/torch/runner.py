@@ -5,19 +5,22 @@ Several threads may call one runner: each call has memory of its own, which is k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from ..ir import dense_strides, reach
-from ..runtime import pages
+from ..runtime import Executable, pages
 from ..runtime.sequence import KernelCall, Place
 from ..runtime.sequence import Sequence as KernelSequence
 from .capture import draws, tensors_in
 from .graph import map_argument, spec_of
 from .outputs import Given, Output, restride
 from .plan import CONSTANTS, FIRST, MEMORY, EagerStep, KernelStep, Plan, Ref
+
+CPU = torch.device("cpu")
+Kernels = Callable[..., None]
 
 
 class Unexpected(Exception):
@@ -33,16 +36,16 @@ class Unexpected(Exception):
 class Runner:
     """Called with the tensors that the plan takes; gives what the model returns, as a list."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self._parts: list[KernelSequence | EagerStep] = self._divide(plan.steps)
+    def __init__(self, plan: Plan, device: torch.device = CPU) -> None:
+        self.plan, self.device = plan, device
+        self._parts: list[Kernels | EagerStep] = self._divide(plan.steps)
         self._returned = [(shape, getattr(torch, dtype)) for shape, dtype in plan.returned]
         self._draws = any(isinstance(step, EagerStep) and draws(step.target) for step in plan.steps)
         self._none_yet = [0] * plan.eager_results
         self._idle: list[torch.Tensor] = []  # memory that no call uses now
 
-    def _divide(self, steps: Sequence[KernelStep | EagerStep]) -> list[KernelSequence | EagerStep]:
-        parts: list[KernelSequence | EagerStep] = []
+    def _divide(self, steps: Sequence[KernelStep | EagerStep]) -> list[Kernels | EagerStep]:
+        parts: list[Kernels | EagerStep] = []
         kernels: list[KernelStep] = []
         for step in [*steps, None]:
             if isinstance(step, KernelStep):
@@ -54,34 +57,36 @@ class Runner:
             parts += [] if step is None else [step]
         return parts
 
-    def _sequence(self, steps: Sequence[KernelStep]) -> KernelSequence:
+    def _sequence(self, steps: Sequence[KernelStep]) -> Kernels:
+        """The kernels of some steps, called with a number of threads and the addresses of all bases."""
         return KernelSequence([self._call(step) for step in steps], self.plan.bases)
 
-    def _call(self, step: KernelStep) -> KernelCall:
+    def _call(self, step: KernelStep) -> KernelCall[Executable]:
         arguments = [
             Place(0, self.plan.constants[offset].data_ptr()) if base == CONSTANTS else Place(base, offset)
             for base, offset in step.arguments
         ]
-        return KernelCall(self.plan.kernels[step.kernel].kernel, tuple(arguments), step.workspace)
+        return KernelCall(self.plan.kernels[step.kernel].on_cpu, tuple(arguments), step.workspace)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
         if not self._draws:
             return self._run(inputs)
-        before = torch.get_rng_state()
+        cuda = self.device.type == "cuda"
+        before = torch.cuda.get_rng_state(self.device) if cuda else torch.get_rng_state()
         try:
             return self._run(inputs)
         except Exception:  # whoever does it again draws the same numbers
-            torch.set_rng_state(before)
+            torch.cuda.set_rng_state(before, self.device) if cuda else torch.set_rng_state(before)
             raise
 
     def _run(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        tensors = [dense(t) for t in inputs]
-        tensors += [torch.empty(shape, dtype=dtype) for shape, dtype in self._returned]
+        tensors = [self._dense(t) for t in inputs]
+        tensors += [torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self._returned]
         memory = self._memory()
         bases = [memory.data_ptr(), *[t.data_ptr() for t in tensors], *self._none_yet]
         threads = min(torch.get_num_threads(), self.plan.threads)
         for part in self._in_turn():
-            if isinstance(part, KernelSequence):
+            if not isinstance(part, EagerStep):
                 part(threads, *bases)
             else:
                 results = self._eager(part, memory, tensors)
@@ -91,8 +96,12 @@ class Runner:
         outputs = [self._output(output, inputs, memory, tensors) for output in self.plan.outputs]
         if self.plan.writes:
             self._write(inputs, memory, tensors)
-        self._idle.append(memory)
+        self._keep(memory)
         return outputs
+
+    def _keep(self, memory: torch.Tensor) -> None:
+        """Memory that a call no longer uses, for the next."""
+        self._idle.append(memory)
 
     def _write(
         self, inputs: Sequence[torch.Tensor], memory: torch.Tensor, tensors: Sequence[torch.Tensor]
@@ -111,15 +120,15 @@ class Runner:
             for own, value in found:
                 own.copy_(value)
 
-    def _in_turn(self) -> Iterable[KernelSequence | EagerStep]:
+    def _in_turn(self) -> Iterable[Kernels | EagerStep]:
         return self._parts
 
     def _memory(self) -> torch.Tensor:
         try:
             return self._idle.pop()
         except IndexError:
-            if self.plan.memory < pages.LARGE:
-                return torch.empty(self.plan.memory, dtype=torch.uint8)
+            if self.plan.memory < pages.LARGE or self.device != CPU:
+                return torch.empty(self.plan.memory, dtype=torch.uint8, device=self.device)
             return torch.from_numpy(pages.zeros(self.plan.memory))
 
     def _tensor(self, ref: Ref, memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -146,10 +155,17 @@ class Runner:
         )
         with torch.no_grad():
             results = tensors_in(step.target(*args, **kwargs))
-        if tuple([spec_of(t) for t in results]) != step.results or not all(map(is_dense, results)):
+        if tuple([spec_of(t) for t in results]) != step.results or not all(map(self._is_dense, results)):
             raise Unexpected(step, results)
         ours = memory.untyped_storage().data_ptr()
-        return [t.clone() if t.untyped_storage().data_ptr() == ours else t for t in map(dense, results)]
+        found = map(self._dense, results)
+        return [t.clone() if t.untyped_storage().data_ptr() == ours else t for t in found]
+
+    def _dense(self, tensor: torch.Tensor) -> torch.Tensor:
+        return dense(tensor)
+
+    def _is_dense(self, tensor: torch.Tensor) -> bool:
+        return tensor.layout is torch.strided and tensor.device.type == self.device.type
 
     def _output(
         self,
@@ -175,7 +191,3 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_contiguous() and not tensor.is_neg():
         return tensor
     return tensor.resolve_neg().contiguous()
-
-
-def is_dense(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.device.type == "cpu"

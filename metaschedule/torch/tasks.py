@@ -22,6 +22,7 @@ from ..search import Result, tune
 from ..search.display import Display, summary
 from ..search.notebook import is_notebook
 from ..search.run import INTERRUPTED
+from ..target import Target
 from ..workloads import operations
 from .kernels import is_scheduled
 from .pipeline import FusedGraph
@@ -68,11 +69,12 @@ def tune_programs(
     *,
     trials: int | None = None,
     minutes: float | None = None,
+    target: Target | None = None,
     **options: Any,
 ) -> list[Result]:
     """Tune for as many threads as torch uses, for 3 minutes in all if no budget is given; then choose for
     each program of the `calls` of a model by what the model takes. `options` are those of
-    `metaschedule.tune`."""
+    `metaschedule.tune`. A `target` that is a GPU is what to tune for."""
     if not found:  # a model without kernels
         return []
     began = time.monotonic()
@@ -89,6 +91,9 @@ def tune_programs(
         options.setdefault("progress", silent)
     with open_workers(options.pop("workers", None)) as workers:
         machine = workers.resolve("native").with_cores(threads)
+        if target is not None and target.gpu is not None:  # placing is by runs of the model on a CPU
+            machine, options["threads"], places = target, None, False
+            options["target"] = target
         options["workers"] = workers
         if not show or is_notebook():  # where `tune` shows a bar by itself
             results = in_order(tune(programs, **options), order)

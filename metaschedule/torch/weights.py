@@ -77,7 +77,7 @@ def state(tensor: torch.Tensor) -> State:
 def samples(tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
     """Regions that show a change of most elements: cache lines spread from the first to the last."""
     size, item = tensor.numel(), tensor.element_size()
-    if not size:
+    if not size or tensor.device.type != "cpu":  # changes on a device are seen if torch counts them
         return
     first = tensor.untyped_storage().data_ptr()
     end = first + tensor.untyped_storage().nbytes()

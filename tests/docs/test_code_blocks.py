@@ -13,6 +13,7 @@ import pytest
 from typer.main import get_command
 
 from metaschedule.cli.app import app
+from tests.codegen.gpu.schedules import opencl
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +36,8 @@ def test_python_blocks_run(page: str, tmp_path: Path) -> None:
         pytest.skip("no Python on this page")
     for package in NEEDS.get(page, ()):
         pytest.importorskip(package)
+    if page == "docs/gpu.md":
+        opencl()
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.docs.blocks", str(ROOT / page)],
         cwd=tmp_path,

@@ -25,7 +25,7 @@ from .model import Axes
 def may_meet(a: Use, b: Use, axes: Axes, apart: Collection[str], common: Collection[ir.Var] = ()) -> bool:
     """Whether the accesses `a` and `b` may touch one element where an axis of `apart` differs. Loops of
     `common` and other axes of the same unit are in the same iteration for both."""
-    if a.buffer is not b.buffer or not (a.is_store or b.is_store):
+    if not apart or a.buffer is not b.buffer or not (a.is_store or b.is_store):
         return False
     units = {axis.partition(".")[0] for axis in apart}
     if ir.loads(*a.indices, *b.indices):
@@ -113,4 +113,3 @@ def is_apart(
 def is_outer(name: str, units: set[str]) -> bool:
     """Whether an axis is of blocks, where threads are asked about."""
     return name.startswith("blockIdx") and "threadIdx" in units
-    # DBG

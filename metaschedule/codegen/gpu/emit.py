@@ -29,6 +29,10 @@ NARROW = ("float16", "bfloat16")
 VECTORS = {"float32": "float", "int32": "int"}
 LONGEST = 160
 OTHER_REGISTERS = 56  # of a thread, besides its buffers: addresses, operands that are on their way
+FETCHED_REGISTERS = 16  # of these, for values on their way to shared memory
+# What results need besides to be stored as vectors, which want neighbouring registers: a product with 64
+# results a thread and 8 to spare spills 8 of them (NVRTC 12.9), with 24 to spare none.
+ALIGNED_REGISTERS = 16
 MOST_RESIDENT = 2  # blocks that a kernel asks for; a third hides little and costs registers
 MOST_REGISTERS = 64  # iterations of a loop over registers that is written out
 
@@ -269,6 +273,8 @@ class Emit:
         extent = s.fixed_extent
         var = self.names.var(s.var)
         wanted = s.kind in ("unrolled", "vectorized") or self.indexes_registers(s)
+        if wanted and self.wide_stores(s):
+            return
         if wanted and extent is not None:
             self.put("#pragma unroll")
         kind = self.index_type if not has_load(s.extent) else "i64"
@@ -289,23 +295,15 @@ class Emit:
 
     def vector_copy(self, s: ir.For) -> bool:
         """A copy of neighbouring elements as one load and one store. True if it was one."""
-        lanes = s.fixed_extent
-        body, guards = s.body, list[ir.Expr]()
-        while len(body) == 1 and isinstance(body[0], ir.If) and not body[0].orelse:
-            if s.var in set(ir.free_vars(body[0].cond)):
-                return False
-            guards.append(body[0].cond)
-            body = body[0].then
-        if lanes not in (2, 4) or len(body) != 1 or not isinstance(store := body[0], ir.Store):
+        lanes, (store, guards) = s.fixed_extent, find_store(s)
+        if lanes not in (2, 4) or store is None or not self.is_wide(store, s.var, lanes):
             return False
         value = store.value
         if not isinstance(value, ir.Load) or value.buffer.dtype != store.buffer.dtype:
             return False
-        if value.buffer.dtype not in VECTORS or value.buffer.data is not None:
+        if value.buffer.data is not None or self.kernel.unproved.axes(value):
             return False
-        if self.kernel.unproved.axes(store) or self.kernel.unproved.axes(value):
-            return False
-        if not self.is_aligned(value, s.var, lanes) or not self.is_aligned(store, s.var, lanes):
+        if not self.is_aligned(value, s.var, lanes):
             return False
         first = ir.Substitute({s.var: ir.const(0)})
         at, source = first.body((store,))[0], first.expr(value)
@@ -335,6 +333,59 @@ class Emit:
             self.put(f"  *({self.space(at.buffer)}{vector}*)({write} + ({self.address(at)})) = {name};")
         self.put("}")
         return True
+
+    def wide_stores(self, s: ir.For) -> bool:
+        """Results that a thread has for neighbouring elements, however they are computed, stored together.
+        True if the loop was that.
+
+            for v in range(8): C[i * 64 + v] = acc[v] + bias[v]
+            -->  for v in (0, 4): C[i * 64 + v : ... + 4] = (acc[v] + bias[v], acc[v + 1] + bias[v + 1], ...)
+        """
+        (store, guards), extent = find_store(s), s.fixed_extent
+        if store is None or extent is None or extent > MOST_REGISTERS or store.buffer.scope == "local":
+            return False
+        lanes = next((n for n in (4, 2) if extent % n == 0 and self.is_wide(store, s.var, n)), 0)
+        if (
+            not lanes
+            or self.spare_registers() < ALIGNED_REGISTERS
+            or any(e.buffer is store.buffer for e in ir.loads(store.value))
+        ):
+            return False
+        var, first, values = self.names.var(s.var), self.temporary(), self.temporary()
+        vector, index = f"{VECTORS[store.buffer.dtype]}{lanes}", self.index_type
+        outside, self.domain = self.domain, inside(self.domain, s)
+        self.put("#pragma unroll")
+        self.put(f"for ({index} {first} = 0; {first} < {extent}; {first} += {lanes}) {{")
+        self.depth += 1
+        for guard in guards:
+            self.put(f"if ({self.expr(guard)})")
+        self.put("{")
+        self.put(f"  {vector} {values};")
+        for n, part in enumerate("xyzw"[:lanes]):
+            value = self.stored_value(store)
+            self.put(f"  {{ const {index} {var} = {first} + {n}; {values}.{part} = {value}; }}")
+        place = f"{self.names.buffer(store.buffer)} + ({self.address(store)})"
+        pointer = f"({self.space(store.buffer)}{vector}*)"
+        self.put(f"  {{ const {index} {var} = {first}; *{pointer}({place}) = {values}; }}")
+        self.put("}")
+        self.depth -= 1
+        self.put("}")
+        self.domain = outside
+        return True
+
+    def spare_registers(self) -> int:
+        """How many registers a thread has that it does not need, with as many blocks at once as asked for."""
+        if self.gpu is None:
+            return ALIGNED_REGISTERS
+        threads = -(-self.kernel.threads // self.gpu.warp) * self.gpu.warp
+        most = self.gpu.registers // (resident_blocks(self.kernel, self.gpu) * threads)
+        needed = needed_registers(self.kernel) - (FETCHED_REGISTERS if self.asynchronous else 0)
+        return min(most, self.gpu.max_registers) - needed
+
+    def is_wide(self, store: ir.Store, var: ir.Var, lanes: int) -> bool:
+        """Whether so many neighbouring iterations of a loop store a vector."""
+        known = store.buffer.dtype in VECTORS and not self.kernel.unproved.axes(store)
+        return known and self.is_aligned(store, var, lanes)
 
     def space(self, b: ir.Buffer) -> str:
         """What a pointer to a buffer is qualified with."""
@@ -430,12 +481,28 @@ class Emit:
         ]
 
 
+def find_store(s: ir.For) -> tuple[ir.Store | None, list[ir.Expr]]:
+    """The store that is all of a loop's body, and conditions around it; none if they depend on the loop."""
+    body, guards = s.body, list[ir.Expr]()
+    while len(body) == 1 and isinstance(test := body[0], ir.If) and not test.orelse:
+        guards.append(test.cond)
+        body = test.then
+    store = body[0] if len(body) == 1 else None
+    if not isinstance(store, ir.Store) or any(s.var in set(ir.free_vars(guard)) for guard in guards):
+        return None, []
+    return store, guards
+
+
+def needed_registers(kernel: GpuKernel) -> int:
+    return sum([-(-buffer_bytes(b) // 4) for b in kernel.local]) + OTHER_REGISTERS
+
+
 def resident_blocks(kernel: GpuKernel, gpu: Gpu | None) -> int:
     """How many blocks a multiprocessor should hold at once: as many as there is room for with the registers
     that a thread needs anyway. It bounds what the compiler takes for more."""
     if gpu is None:
         return 1
-    words = sum([-(-buffer_bytes(b) // 4) for b in kernel.local]) + OTHER_REGISTERS
+    words = needed_registers(kernel)
     warps = -(-kernel.threads // gpu.warp)
     return max(
         1,

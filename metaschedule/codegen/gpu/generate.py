@@ -16,14 +16,27 @@ from ..legal import values_of
 from .dialect import DIALECTS
 from .emit import Emit
 from .lower import LoweredGpu, clean_name, lower_gpu
-from .model import GpuKernel, buffer_bytes
+from .model import GpuKernel, buffer_bytes, refuse
 
 
 def generate_device_program(program: ir.Program, target: Target, *, bounds: str = "checked") -> DeviceProgram:
     """The kernels of a program and how they are launched."""
     check_depth(program)
+    check_layouts(program)
     lowered = lower_gpu(program, target, checked=bounds == "checked")
     return emit_device_program(program, lowered, target)
+
+
+def check_layouts(program: ir.Program) -> None:
+    """That the first element of every parameter is the lowest: memory of a device begins with it."""
+    for b in program.params:
+        if ArgSpec.of(b).span[0] < 0:
+            raise refuse(
+                f"parameter {b.name} has negative strides, {b.strides}",
+                program,
+                {},
+                "pass a copy in row-major order, and build the kernel for that",
+            )
 
 
 def emit_device_program(program: ir.Program, lowered: LoweredGpu, target: Target) -> DeviceProgram:

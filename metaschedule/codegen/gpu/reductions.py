@@ -42,6 +42,8 @@ class Trees(ir.Rewriter):
             return super().stmt(s)
         if not isinstance(s, ir.For):
             return super().stmt(s)
+        if s.fixed_extent == 0:  # nothing in it runs
+            return s
         loops, block = find_nest(s)
         if block is not None and is_divided(loops, block):
             return self.tree(loops, block)

@@ -77,6 +77,16 @@ def own_depends(s: ir.Stmt, var: ir.Var, expanded: set[ir.Buffer]) -> bool:
     )
 
 
+def is_row_of_results(s: ir.Stmt) -> bool:
+    """Whether a loop only stores: neighbouring elements, which can be one store of a vector then."""
+    if not isinstance(s, ir.For) or len(s.body) != 1:
+        return False
+    store = s.body[0]
+    while isinstance(store, ir.If) and len(store.then) == 1 and not store.orelse:
+        store = store.then[0]
+    return isinstance(store, ir.Store) and store.buffer.scope != "local"
+
+
 class Sink(ir.Rewriter):
     def __init__(self, var: ir.Var, extent: int, new: dict[ir.Buffer, ir.Buffer]) -> None:
         self.var, self.extent, self.new = var, extent, new
@@ -87,7 +97,11 @@ class Sink(ir.Rewriter):
         for s in body:
             if not depends(s, self.var, set(self.new)):
                 made.append(s)
-            elif isinstance(s, (ir.For, ir.If)) and not own_depends(s, self.var, set(self.new)):
+            elif (
+                isinstance(s, (ir.For, ir.If))
+                and not own_depends(s, self.var, set(self.new))
+                and not is_row_of_results(s)
+            ):
                 if isinstance(s, ir.For):
                     made.append(ir.replace_fields(s, body=self.body(s.body)))
                 else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 from metaschedule.target import Target
@@ -11,7 +12,17 @@ from metaschedule.target import Target
 from ..failure import Failure, KernelError
 from ..kernel import ArgSpec, Values
 
+ALIGNMENT = 512  # bytes, of memory for kernels within larger memory: no OpenCL device asks for more
 Place = tuple[str, int]  # ("argument", n) of inputs and outputs, or ("temporary", n)
+
+
+def align(n: int) -> int:
+    """`n` rounded up to the alignment.
+
+    >>> align(0), align(1), align(512)
+    (0, 512, 512)
+    """
+    return -(-n // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,15 @@ class DeviceProgram:
     @property
     def params(self) -> tuple[ArgSpec, ...]:
         return self.inputs + self.outputs
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where temporaries lie, if they are one behind the other."""
+        return list(accumulate([align(t.nbytes) for t in self.temporaries], initial=0))[:-1]
+
+    def workspace_bytes(self, threads: int = 1) -> int:
+        """The bytes of all temporaries."""
+        return sum([align(t.nbytes) for t in self.temporaries])
 
     def error_of(self, status: int, value: int) -> Exception:
         """What it means that a call left this status and value."""

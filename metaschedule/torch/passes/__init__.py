@@ -21,7 +21,8 @@ def rewrite(graph: Graph) -> None:
     slice_pieces(graph)
     simplify_views(graph)
     share_common(graph)
-    attend_to_caches(graph)
+    if not graph.on_gpu:
+        attend_to_caches(graph)
     fold_batch_norms(graph)
     integer_products(graph)
     simplify_views(graph)

@@ -156,3 +156,53 @@ def test_a_barrier_in_divergent_control_flow_is_refused() -> None:
                     B[i] = S[31 - i]
     """
     assert "wait for each other" in refusal(ms.Schedule(parse(text)))
+
+
+def test_parameters_that_run_backwards_are_refused() -> None:
+    x = te.placeholder((6, 5), name="x", layout=ms.ir.Layout((-5, 1)))
+    program = te.program([x], [te.compute((6, 5), lambda i, j: x[i, j] * 2.0, name="y")])
+    with pytest.raises(ScheduleError, match="parameter x has negative strides"):
+        ms.build(program, target="cuda:sm_80")
+
+
+def test_reductions_that_threads_cannot_share_run_untuned() -> None:
+    opencl()
+    text = """
+    @ms.program
+    def main(x: T.Tensor((3, 13), "int16"), y: T.Output((2, 3), "int16"), z: T.Output((), "int64")):
+        for i, j, k, l in T.grid(2, 3, 11, 13):
+            with T.block("y"):
+                vi = T.spatial(2, i)
+                vj = T.spatial(3, j)
+                vk = T.reduce(11, k)
+                vl = T.reduce(13, l)
+                with T.init():
+                    y[vi, vj] = 0
+                y[vi, vj] = y[vi, vj] ^ x[vj, vl]
+        with T.block("first"):
+            z[()] = -5
+        for k, l in T.grid(0, 2):
+            with T.block("z"):
+                vk = T.reduce(0, k)
+                vl = T.reduce(2, l)
+                z[()] = T.max(z[()], T.cast(x[vk, vl], "int64"))
+    """
+    program = parse(text)
+    data = np.arange(39, dtype="int16").reshape(3, 13)
+    for got, want in zip(ms.build(program, target="opencl")(data), ms.interpret(program, data), strict=True):
+        assert np.array_equal(got, want)
+
+
+def test_one_thread_scatters() -> None:
+    opencl()
+    text = """
+    @ms.program
+    def f(A: T.Tensor((29,)), I: T.Tensor((29,), "int32"), B: T.Output((11,))):
+        for j in range(11):
+            B[j] = 0.0
+        for i in range(29):
+            B[I[i]] = B[I[i]] + A[i]
+    """
+    program, rng = parse(text), np.random.default_rng(0)
+    inputs = [rng.integers(-4, 5, 29).astype("float32"), rng.integers(0, 11, 29).astype("int32")]
+    assert np.array_equal(ms.build(program, target="opencl")(*inputs), ms.interpret(program, *inputs))

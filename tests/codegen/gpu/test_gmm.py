@@ -108,3 +108,10 @@ def test_launch_bounds_are_stated(threads: int) -> None:
     program = ms.workloads.create("GMM", b=1, n=64, m=64, k=8)
     source = ms.build(bound_product(program, threads), target=TARGET).source("cuda")
     assert re.search(rf"__launch_bounds__\({threads}(, \d+)?\)", source)
+
+
+def test_results_are_stored_as_vectors() -> None:
+    nvrtc()
+    ptx = ms.build(candidate(ahead=1), target=TARGET).source("ptx")
+    assert len(re.findall(r"\bst\.global\.v4\.f32", ptx)) == 8 * 8 // 4
+    assert not re.search(r"\bst\.global\.f32", ptx)
