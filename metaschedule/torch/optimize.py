@@ -118,7 +118,9 @@ class Optimized:
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         if self.model.training:
             raise NotCaptured("the model is in training mode; call model.eval() first")
-        with torch.no_grad():
+        made_so = any(t.is_inference() for t in self.model.parameters())  # exporting them needs the mode
+        mode = torch.inference_mode() if made_so else torch.no_grad()
+        with mode, torch.autocast("cpu", enabled=False):  # calls under autocast are handed over
             exported = torch.export.export(self.model, args, kwargs, strict=False)
             modules = ModuleState(self.model)  # now: exporting puts equal lists and objects in their places
             runner = Runner(plan_exported(exported, self.options, machine_of("native")))

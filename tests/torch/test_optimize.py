@@ -211,6 +211,26 @@ def test_an_index_out_of_range_raises_as_in_eager() -> None:
         run(torch.tensor([1, 7]))
 
 
+def test_weights_of_inference_mode_need_no_other_way() -> None:
+    with torch.inference_mode():
+        model = Net().eval()
+    x = torch.randn(3, 12)
+    run = ms.torch.optimize(model, (x,), strict=True)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            torch.testing.assert_close(run(x), model(x))
+    assert not run.handed_over
+
+
+def test_made_under_autocast_is_the_model_itself() -> None:
+    model, x = Net().eval(), torch.randn(3, 12)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        run = ms.torch.optimize(model, (x,), strict=True)
+        torch.testing.assert_close(run(x), model(x), rtol=2e-2, atol=2e-2)
+    with torch.no_grad():
+        torch.testing.assert_close(run(x), model(x))
+
+
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(TypeError, match="model"):
         ms.torch.optimize(3, ())  # pyright: ignore
