@@ -33,6 +33,18 @@ import metaschedule as ms
 from metaschedule.database import Record, TuningRun
 
 CANDIDATES = 40  # different ones in a made-up database
+TUNES = """
+import sys, time
+import metaschedule as ms
+start = time.perf_counter()
+ms.tune(ms.workloads.create("GMM", 0), trials=int(sys.argv[2]), database=sys.argv[1], seed=int(sys.argv[3]))
+print(time.perf_counter() - start)
+"""
+OPEN_RUN = """() => {
+  const link = document.querySelector('main a[href^="#/run/"]');
+  if (link) location.hash = link.getAttribute("href");
+  return link !== null;
+}"""
 DOTS = "(document.querySelector('.plot')?.querySelectorAll('.scatterlayer .points path').length ?? 0)"
 
 
@@ -169,8 +181,8 @@ def measure_live(directory: Path) -> None:
 
 
 def measure_beside(directory: Path, trials: int, rounds: int) -> None:
-    program = ms.workloads.create("GMM", 0)
     seconds: dict[str, list[float]] = {"without": [], "with": []}
+    time_tuning(directory / "warm.db", trials, 0, None)
     for n in range(rounds):
         for kind in ("without", "with") if n % 2 == 0 else ("with", "without"):
             path = directory / f"{kind}{n}.db"
@@ -180,33 +192,29 @@ def measure_beside(directory: Path, trials: int, rounds: int) -> None:
                     page = browser.new_page()
                     page.goto(address)
                     page.wait_for_selector("h1")
-                    seconds[kind].append(time_tuning(program, trials, path, n, follow(page, path)))
+                    seconds[kind].append(time_tuning(path, trials, n, page))
             else:
-                seconds[kind].append(time_tuning(program, trials, path, n, lambda _: None))
+                seconds[kind].append(time_tuning(path, trials, n, None))
     without, beside = (statistics.median(seconds[kind]) for kind in ("without", "with"))
+    print("; ".join(f"{kind}: {' '.join(f'{s:.1f}' for s in each)} s" for kind, each in seconds.items()))
     print(
         f"{trials} trials: {without:.1f} s without, {beside:.1f} s with a page: {beside / without - 1:+.1%}"
     )
 
 
-def time_tuning(program: ms.Program, trials: int, path: Path, seed: int, listener: Any) -> float:
-    start = time.perf_counter()
-    ms.tune(program, trials=trials, database=path, seed=seed, progress=listener)
-    return time.perf_counter() - start
-
-
-def follow(page: Any, path: Path) -> Any:
-    """Opens the page of the run as soon as there is one, as a person would."""
-    seen: list[str] = []
-
-    def listen(_: Any) -> None:
-        if not seen:
-            with ms.database.open(path, readonly=True) as db:
-                seen.extend(run.uid for run in db.runs())
-            if seen:
-                page.evaluate(f"location.hash = '#/run/{seen[0]}'")
-
-    return listen
+def time_tuning(path: Path, trials: int, seed: int, page: Any) -> float:
+    """Seconds of `ms.tune` in a process of its own; a page opens its run as soon as there is one, as a person
+    would."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", TUNES, str(path), str(trials), str(seed)], stdout=subprocess.PIPE, text=True
+    )
+    is_open = page is None
+    while child.poll() is None:
+        time.sleep(0.25)
+        if not is_open:
+            is_open = page.evaluate(OPEN_RUN)
+    assert child.stdout is not None
+    return float(child.stdout.read())
 
 
 def measure_report(directory: Path) -> None:

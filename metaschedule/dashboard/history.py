@@ -62,7 +62,7 @@ def summarize_call(
         "updated": max(run.updated for run in runs),
         "running": any(is_running(run) for run in runs),
         "stopped": next((run.stopped for run in runs if run.stopped), ""),
-        "runs": [run.uid for run in runs],
+        "runs": [{"uid": run.uid, "program": names.get(run.workload, "?")} for run in runs],
     }
 
 
@@ -110,6 +110,7 @@ def describe_run(db: Database, uid: str) -> dict[str, Any]:
         "outcomes": dict(Counter(r.outcome for r in trials).most_common()),
         "disturbed": sum(not r.reliable for r in trials),
         "refused": run.details.get("refused", {}),
+        "runners": run.details.get("runners", []),
         "points": columns_of(shown, run, numbers),
         "thinned": len(shown) < len(trials),
         "course": course_of(trials, run),

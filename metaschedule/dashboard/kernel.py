@@ -34,14 +34,16 @@ def describe_kernel(db: Database, workload: str, target: str, uid: str | None = 
         if r.predicted is not None and r.latency is not None
     ]
     scheduled = replay(record, source)
+    written, lines = source.script.splitlines(), str(scheduled.program).splitlines()
     return {
         "workload": workload,
         "program": source.name,
         "target": target,
         "record": describe_record(record),
-        "source": source.script.splitlines(),
+        "source": written,
         "trace": str(scheduled.trace).splitlines(),
-        "scheduled": str(scheduled.program).splitlines(),
+        "scheduled": lines,
+        "new": changed_lines(written, lines),
         "decisions": compare_decisions(distinct(leaders)[:LEADERS]),
         "predictions": {
             "predicted": [p for p, _ in pairs],
@@ -152,8 +154,11 @@ def changed_lines(before: Sequence[str], after: Sequence[str]) -> list[int]:
 
 
 def distinct(records: Sequence[Record]) -> list[Record]:
-    """The first record of each candidate."""
-    return list({r.decisions: r for r in reversed(records)}.values())[::-1]
+    """The first record of each candidate, in their order."""
+    found: dict[str | None, Record] = {}
+    for record in records:
+        found.setdefault(record.decisions, record)
+    return list(found.values())
 
 
 def compare_decisions(records: Sequence[Record]) -> dict[str, Any]:
@@ -162,11 +167,11 @@ def compare_decisions(records: Sequence[Record]) -> dict[str, Any]:
     columns: dict[str, list[float]] = {}
     for record in records:
         trace = record.trace or Trace()
-        for n, (i, line) in enumerate(zip(trace.instructions, trace.lines())):
+        for n, i in enumerate(trace.instructions):
             if not i.is_sampling:
                 continue
             values = i.decision if isinstance(i.decision, (list, tuple)) else [i.decision]
-            label = line.partition(" = ")[2].partition("(")[0].removeprefix("sch.sample_")
+            label = i.primitive.op.removeprefix("sample_")
             for k, value in enumerate(values):
                 if isinstance(value, (int, float)):
                     columns.setdefault(f"{n}: {label}[{k}]", []).append(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ..target import Target
 from .frames import Frame
@@ -35,6 +35,13 @@ class WorkerNode:
     trials: int = 0
     rate: float = 0.0
     disturbed: float = 0.0
+
+    def as_data(self) -> dict[str, Any]:
+        """For who is to see it elsewhere."""
+        return {
+            "name": self.name, "kind": f"{self.target.cpu}, {self.target.cores} cores", "state": self.state,
+            "program": self.program, "trials": self.trials, "rate": self.rate, "disturbed": self.disturbed,
+        }  # fmt: skip
 
 
 class CandidateRunner(Protocol):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from ..cost import CostModel
 from ..database import Database, DatabaseError, Record, TuningRun, predicted_key
 from ..ir import Program
-from ..measure import Outcome
+from ..measure import Outcome, WorkerNode
 from ..schedule import Schedule, TraceError
 from ..space.space import SpaceLike
 from ..space.untuned import schedule_untuned
@@ -42,6 +42,7 @@ class Call(NamedTuple):
     trials: int | None
     minutes: float | None
     details: Mapping[str, Any] = {}  # what a page shows besides: "peak" in GFLOPS, nodes in "eager"
+    runners: Callable[[], Sequence[WorkerNode]] = tuple  # what those of a cluster do now
 
 
 class MeasurerLike(Protocol):
@@ -97,7 +98,7 @@ class Task:
         self.trials = 0
         self.stopped, self.failed = "", False
         self.weight: float | None = None
-        self.seconds = {"search": 0.0, "model": 0.0, "build": 0.0, "run": 0.0}
+        self.seconds = {"search": 0.0, "model": 0.0, "build": 0.0, "run": 0.0, "confirm": 0.0}
         self.listener: Listener | None = None  # is told what begins, and how far it is
         self._constraint = ""
         db.add_program(program)
@@ -163,7 +164,12 @@ class Task:
         """What becomes of candidates. Changes nothing that others look at, so it may take its time beside
         them."""
         programs = [c.schedule.program for c in candidates]
-        return self._measure(lambda m: m.measure(programs, best=self.history.best))
+        begin = time.perf_counter()
+        outcomes = self._measure(lambda m: m.measure(programs, best=self.history.best))
+        running = sum(outcome.run_seconds for outcome in outcomes)
+        self.seconds["run"] += running
+        self.seconds["build"] += time.perf_counter() - begin - running
+        return outcomes
 
     def learn(self, candidates: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
         """Record what became of candidates, and learn from it."""
@@ -203,7 +209,10 @@ class Task:
     def confirm(self, leaders: Sequence[Candidate]) -> list[Outcome]:
         """What becomes of leaders when they are measured again; like `measure`."""
         programs = [c.schedule.program for c in leaders]
-        return self._measure(lambda m: m.confirm(programs))
+        begin = time.perf_counter()
+        outcomes = self._measure(lambda m: m.confirm(programs))
+        self.seconds["confirm"] += time.perf_counter() - begin
+        return outcomes
 
     def settle(self, leaders: Sequence[Candidate], outcomes: Sequence[Outcome]) -> None:
         """Record what became of leaders."""
@@ -233,7 +242,10 @@ class Task:
             self._run, self.history.workload, self.key, self.space.name, self.seed,
             self._call.uid, self._call.label, self.weight, self._call.trials, self._call.minutes,
             self._started, time.time(), self.seconds, self.untuned_latency, stopped, platform.node(),
-            {**self._call.details, "target": self.target.to_json(), "refused": dict(self.history.refused)},
+            {
+                **self._call.details, "target": self.target.to_json(), "refused": dict(self.history.refused),
+                "runners": [node.as_data() for node in self._call.runners()],
+            },
         )  # fmt: skip
 
     def close(self) -> None:
@@ -269,17 +281,12 @@ class Task:
             yield "the untuned default could not be measured undisturbed: what was won over it is not known"
 
     def _measure(self, measure: Callable[[MeasurerLike], list[Outcome]]) -> list[Outcome]:
-        begin = time.perf_counter()
         if self._measurer is None:
             self._measurer = self._make_measurer(self.program, self.target)
             self._constraint = getattr(self._measurer, "constraint", "")
             if listen := getattr(self._measurer, "listen", None):
                 listen(self._tell)
-        outcomes = measure(self._measurer)
-        running = sum(outcome.run_seconds for outcome in outcomes)
-        self.seconds["run"] += running
-        self.seconds["build"] += time.perf_counter() - begin - running
-        return outcomes
+        return measure(self._measurer)
 
     def _tell(self, what: str, done: int = 0, of: int = 1, detail: str = "") -> None:
         if self.listener is not None:

@@ -131,19 +131,16 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
         total = None if trials is None else trials * len(distinct)
         relatives = Relatives(db)
         details = dict(details or {})
-        if (
-            "peak" not in details
-            and database is not None
-            and target == "native"
-            and isinstance(place, LocalWorkers)
-        ):
+        is_here = isinstance(place, LocalWorkers)
+        if "peak" not in details and database is not None and target == "native" and is_here:
             details["peak"] = cached_peak(machines[0])
-        call = Call(uuid.uuid4().hex, label, total, minutes, details)
+        runners = tuple if is_here else place.nodes
+        call = Call(uuid.uuid4().hex, label, total, minutes, details, runners)
         for (one, machine), weight in zip(asked, list(weights or [None] * len(programs)) * len(machines)):
             key = structural_hash(one), machine.key
             if key not in tasks:
                 chosen = default_space(machine) if space is None else as_space(space)
-                why = missing_device(machine) if is_usual and isinstance(place, LocalWorkers) else None
+                why = missing_device(machine) if is_usual and is_here else None
                 tasks[key] = Task(
                     one, machine, chosen, model(machine), maker, Predictor if why else measurer, db, seed,
                     call, why or "", relatives,

@@ -109,7 +109,7 @@ def test_empty_databases_are_shown(tmp_path: Path) -> None:
 
 
 def test_two_pages_ask_at_once(client: TestClient) -> None:
-    run = client.get("/api/runs").json()["calls"][0]["runs"][0]
+    run = client.get("/api/runs").json()["calls"][0]["runs"][0]["uid"]
     codes: list[int] = []
     threads = [
         threading.Thread(target=lambda: codes.append(client.get(f"/api/run/{run}").status_code))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+import metaschedule as ms
 from metaschedule.dashboard.history import thin
+from metaschedule.dashboard.kernel import distinct
 from metaschedule.dashboard.machine_code import find_inner_loop
 from metaschedule.dashboard.views import view
 from metaschedule.database import Database, open
+from metaschedule.measure import WorkerNode
 from metaschedule.schedule import Trace
 from tests.dashboard.databases import copy_of_real_run, many_records
 
@@ -41,7 +45,7 @@ def test_a_run_has_its_trials_and_the_best_so_far(db: Database) -> None:
     assert data["points"]["uid"] == [r.uid for r in trials]
     assert data["course"]["latency"] == sorted(data["course"]["latency"], reverse=True)
     assert data["course"]["latency"][-1] == min(r.latency for r in trials if r.latency)
-    assert set(data["seconds"]) == {"search", "model", "build", "run"}
+    assert set(data["seconds"]) == {"search", "model", "build", "run", "confirm"}
     assert not data["running"]
     assert data["left"] is None
 
@@ -126,6 +130,25 @@ def test_many_records_are_thinned_and_the_leaders_kept(tmp_path: Path) -> None:
 
 def test_thin_keeps_what_fits() -> None:
     assert thin([], 10) == []
+
+
+def test_candidates_that_were_measured_again_keep_the_place_of_their_first_record(db: Database) -> None:
+    record = next(r for r in db.records(outcome="ok"))
+    fast, other, again = (
+        replace(record, uid=name, decisions=decisions)
+        for name, decisions in (("fast", "1"), ("other", "2"), ("again", "1"))
+    )
+    assert [r.uid for r in distinct([fast, other, again])] == ["fast", "other"]
+
+
+def test_runners_of_a_cluster_are_told(tmp_path: Path) -> None:
+    node = WorkerNode("rack-1", ms.target.resolve("x86-64-v3,cores=8"), "0.1", trials=10, disturbed=0.1)
+    path = copy_of_real_run(tmp_path)
+    with open(path) as db:
+        run = db.runs()[0]
+        db.add_all([], replace(run, details={**run.details, "runners": [node.as_data()]}))
+        (runner,) = view(db, f"run/{run.uid}")["runners"]
+    assert (runner["name"], runner["kind"], runner["disturbed"]) == ("rack-1", "x86-64-v3, 8 cores", 0.1)
 
 
 ARM = """f:

@@ -37,7 +37,7 @@ async function show({ keep = false } = {}) {
     if (data.retry) setTimeout(() => turn === current && show({ keep: true }), 2000);
     return;
   }
-  const others = (list?.calls ?? []).flatMap((c) => c.runs.map((uid) => ({ uid, label: c.label, started: c.started })));
+  const others = (list?.calls ?? []).flatMap((c) => c.runs.map((r) => ({ ...r, label: c.label, started: c.started })));
   const scroll = keep ? window.scrollY : 0;
   place(view(data, { load, parts, others }));
   crumbs(parts, data);

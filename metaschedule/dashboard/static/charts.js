@@ -2,6 +2,7 @@
 import { h, table, time, number } from "./text.js";
 
 const PALETTE = ["#3b6fb6", "#d98032", "#3f8f5f", "#8d6bb8", "#b8504b", "#2f97a5", "#a07a2c", "#c2649a", "#6b7785", "#5f8f1f"];
+const HEIGHT = 320; // pixels
 const live = new Set();
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -12,8 +13,8 @@ function layout(extra = {}) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: css("--text"), family: "system-ui, sans-serif", size: 12 },
-    margin: { l: 56, r: 12, t: 10, b: 42 }, height: 320, hovermode: "closest",
-    legend: { orientation: "h", y: -0.25, x: 0 },
+    margin: { l: 56, r: 12, t: 10, b: 42 }, height: HEIGHT, hovermode: "closest",
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
     xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest,
   };
 }
@@ -24,6 +25,7 @@ export function figure(label, caption, make, data, onclick = null) {
   const draw = () => {
     if (!plot.isConnected) return live.delete(draw);
     const [traces, extra] = make();
+    plot.style.minHeight = `${extra.height ?? HEIGHT}px`;
     Plotly.react(plot, traces, layout(extra), { displayModeBar: false, responsive: true });
   };
   live.add(draw);
@@ -50,7 +52,7 @@ export function course(run, by, onpick) {
       name: `sketch ${sketch}`, mode: "markers",
       x: at.map((n) => p[by][n]), y: at.map((n) => us(p.latency[n])), customdata: at.map((n) => p.uid[n]),
       text: at.map((n) => `trial ${p.trial[n]}: ${time(p.latency[n])}${p.disturbed[n] >= 1 ? ", disturbed" : ""}`),
-      hoverinfo: "text", marker: { color: PALETTE[sketch % PALETTE.length], size: 7, opacity: 0.8 },
+      hoverinfo: "text", marker: { color: colourOf(sketch), size: 7, opacity: 0.8 },
     }));
     const failed = p.uid.map((_, n) => n).filter((n) => !ok[n]);
     if (failed.length) dots.push({
@@ -65,44 +67,50 @@ export function course(run, by, onpick) {
       line: { shape: "hv", color: css("--text"), width: 2 }, hoverinfo: "skip",
     };
     return [[...dots, line], {
-      xaxis: { title: { text: label } },
+      xaxis: { title: { text: label }, rangemode: by === "trial" ? "normal" : "tozero" },
       yaxis: { title: { text: "µs" }, type: "log" },
       shapes: run.untuned ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: us(run.untuned), y1: us(run.untuned), line: { dash: "dot", color: css("--dim") } }] : [],
     }];
   };
   const failures = p.latency.filter((l) => l === null).length;
-  const caption = `Every candidate is a dot, coloured by its sketch; ${failures} failed (hollow). The line is the best so far`
+  const caption = `Every candidate is a dot, coloured by its sketch; ${failures ? `the ${number(failures)} hollow ones failed` : "none failed"}. The line is the best so far`
     + (run.untuned ? ", the dotted one is the untuned kernel." : ".") + (run.thinned ? " Thinned: not all dots are drawn." : "");
   const rows = run.course.latency.map((l, n) => [number(run.course.trial[n]), run.course.elapsed[n].toFixed(1), time(l)]);
   return figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make,
     [["> trial", "> seconds", "> best so far"].map((c) => c.replace("> ", ">")), rows], onpick && ((point) => onpick(point.customdata)));
 }
 
+export const colourOf = (sketch) => PALETTE[sketch % PALETTE.length];
+
 export function phases(seconds) {
   const names = Object.keys(seconds);
   const make = () => [names.map((name, n) => ({
     name, type: "bar", orientation: "h", x: [seconds[name]], y: [""], marker: { color: PALETTE[n % PALETTE.length] },
     text: [`${name}: ${seconds[name].toFixed(1)} s`], hoverinfo: "text", textposition: "none",
-  })), { barmode: "stack", height: 150, margin: { l: 12, r: 12, t: 6, b: 30 }, xaxis: { title: { text: "seconds" } }, legend: { orientation: "h", y: -0.9 } }];
+  })), { barmode: "stack", height: 150, margin: { l: 12, r: 12, t: 6, b: 40 }, xaxis: { title: { text: "seconds" } }, yaxis: { visible: false }, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal" } }];
   return figure("Where time went", "Seconds in each phase.", make, [["phase", ">seconds"], names.map((n) => [n, seconds[n].toFixed(1)])]);
 }
 
 export function kernels(model) {
   const rows = model.kernels.filter((k) => k.after !== null).slice(0, 40);
+  const title = (k, n) => `${n + 1} ${k.program.length > 28 ? `${k.program.slice(0, 27)}…` : k.program}`; // a phone has room for no more
   const make = () => [[
-    { name: "untuned", type: "bar", orientation: "h", y: rows.map((k, n) => `${n + 1} ${k.program}`), x: rows.map((k) => 1e6 * (k.before ?? 0)), marker: { color: css("--line") } },
-    { name: "tuned", type: "bar", orientation: "h", y: rows.map((k, n) => `${n + 1} ${k.program}`), x: rows.map((k) => 1e6 * k.after), marker: { color: PALETTE[0] } },
-  ], { height: 80 + 34 * rows.length, barmode: "group", yaxis: { autorange: "reversed" }, xaxis: { title: { text: "µs in the model" } }, margin: { l: 150, r: 12, t: 6, b: 40 } }];
+    { name: "untuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * (k.before ?? 0)), marker: { color: css("--dim"), opacity: 0.5 } },
+    { name: "tuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * k.after), marker: { color: PALETTE[0] } },
+  ], { height: 110 + 34 * rows.length, barmode: "group", yaxis: { autorange: "reversed", ticksuffix: " ", tickfont: { size: 11 } }, xaxis: { title: { text: "µs in the model" } }, margin: { l: 60, r: 12, t: 6, b: 40 } }];
   return figure("Kernels by time in the model", "What each kernel takes in the model, before and after tuning.", make,
     [["kernel", ">before", ">after"], rows.map((k) => [k.program, time(k.before), time(k.after)])]);
 }
 
+// a name in lines of some 14 letters, broken where its words end
+const fold = (name) => name.replace(/(.{10,}?)_/g, "$1_<br>");
+
 export function treemap(model) {
   const rows = model.kernels.filter((k) => k.after);
   const make = () => [[{
-    type: "treemap", labels: rows.map((k, n) => `${n + 1} ${k.program}`), parents: rows.map(() => ""), values: rows.map((k) => 1e6 * k.after),
+    type: "treemap", labels: rows.map((k, n) => `${n + 1} ${fold(k.program)}`), parents: rows.map(() => ""), values: rows.map((k) => 1e6 * k.after),
     text: rows.map((k) => time(k.after)), textinfo: "label+text", hoverinfo: "label+text", marker: { colors: rows.map((_, n) => PALETTE[n % PALETTE.length]) },
-  }], { height: 300, margin: { l: 0, r: 0, t: 0, b: 0 } }];
+  }], { height: 300, margin: { l: 0, r: 0, t: 0, b: 0 }, uniformtext: { minsize: 9, mode: "hide" } }];
   return figure("The model's time", "Areas are the time that each kernel takes in the model now.", make, null);
 }
 

@@ -33,7 +33,8 @@ export function duration(seconds) {
 export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 export const percent = (share) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(0)}%`);
 export const times = (ratio) => (ratio === null || ratio === undefined ? "–" : `${ratio < 100 ? ratio.toFixed(2) : number(Math.round(ratio))}×`);
-export const when = (seconds) => (seconds ? new Date(1000 * seconds).toLocaleString() : "–");
+export const when = (seconds) => (seconds ? h("time", { datetime: new Date(1000 * seconds).toISOString() }, date(seconds)) : "–");
+export const date = (seconds) => (seconds ? new Date(1000 * seconds).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "–");
 export const address = (...parts) => "#/" + parts.map(encodeURIComponent).join("/");
 export const link = (label, ...parts) => h("a", { href: address(...parts) }, label);
 
@@ -47,7 +48,7 @@ export function table(caption, columns, rows) {
   const numeric = columns.map((c) => c.startsWith(">"));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, h("table", {},
     h("caption", { class: "sr-only" }, caption),
-    h("thead", {}, h("tr", {}, columns.map((c, n) =>
+    columns.some(Boolean) && h("thead", {}, h("tr", {}, columns.map((c, n) =>
       h("th", { scope: "col", class: numeric[n] ? "n" : null }, c.replace(/^>/, ""))))),
     h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, n) =>
       h("td", { class: numeric[n] ? "n" : null }, cell)))))));

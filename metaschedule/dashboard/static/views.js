@@ -1,5 +1,5 @@
 // The views: each takes the data of its address and gives elements.
-import { h, time, duration, number, percent, times, when, link, address, cards, table, code } from "./text.js";
+import { h, time, duration, number, percent, times, when, date, link, address, cards, table, code } from "./text.js";
 import * as charts from "./charts.js";
 
 const section = (title, ...content) => h("section", {}, h("h2", {}, title), ...content);
@@ -17,14 +17,14 @@ export function runs(data) {
   }
   return [
     h("h1", {}, "Tuning runs"),
-    section("Runs", data.calls.length ? table("Runs", ["started", "what", ">programs", ">trials", "state", "machine"], data.calls.map((c) => [
-      when(c.started), link(c.label || c.call.slice(0, 8), c.programs === 1 ? "run" : "model", c.programs === 1 ? c.runs[0] : c.call),
-      number(c.programs), c.budget ? `${number(c.trials)} of ${number(c.budget)}` : number(c.trials),
-      c.running ? h("span", { class: "live" }, "running") : c.stopped || "done", target(c.target),
+    section("Runs", data.calls.length ? table("Runs", ["what", "started", ">trials", "state", ">programs", "machine"], data.calls.map((c) => [
+      link(c.label || c.call.slice(0, 8), c.programs === 1 ? "run" : "model", c.programs === 1 ? c.runs[0].uid : c.call),
+      when(c.started), c.budget ? `${number(c.trials)} of ${number(c.budget)}` : number(c.trials),
+      c.running ? h("span", { class: "live" }, "running") : c.stopped || "done", number(c.programs), target(c.target),
     ])) : h("p", { class: "dim" }, "The runs were recorded by a version that kept no runs; the programs are below.")),
-    section("Programs", table("Programs", ["program", "machine", ">trials", "outcomes", ">best", ""], data.programs.map((p) => [
-      p.latency === null ? p.program : link(p.program, "kernel", p.workload, p.target), target(p.target), number(p.trials), outcomes(p.outcomes),
-      time(p.latency), link("space", "space", p.workload, p.target),
+    section("Programs", table("Programs", ["program", ">best", ">trials", "outcomes", "machine", ""], data.programs.map((p) => [
+      p.latency === null ? p.program : link(p.program, "kernel", p.workload, p.target), time(p.latency), number(p.trials), outcomes(p.outcomes),
+      target(p.target), link("space", "space", p.workload, p.target),
     ])), pager(data)),
   ];
 }
@@ -60,10 +60,14 @@ export function run(data, { others }) {
     h("div", { class: "columns" },
       section("Phases", Object.keys(data.seconds).length ? charts.phases(data.seconds) : h("p", { class: "dim" }, "Not recorded.")),
       section("About", table("About this run", ["", ""], [
-        ["machine", data.machine || target(data.target)], ["space", data.space], ["seed", String(data.seed ?? "–")],
+        data.label && ["label", data.label],
+        ["machine", [data.machine, target(data.target)].filter(Boolean).join(", ")], ["space", data.space], ["seed", String(data.seed ?? "–")],
         ["began", when(data.started)], ["last news", when(data.updated)], ["outcomes", outcomes(data.outcomes)],
-      ]), compareForm("runs", data.uid, (others ?? []).filter((o) => o.uid !== data.uid)))),
-    section("Sketches", table("Sketches", [">number", "what it does"], data.sketches.map((s, n) => [String(n), s || "–"]))),
+      ].filter(Boolean)), compareForm(data, (others ?? []).filter((o) => o.uid !== data.uid)))),
+    data.runners.length ? section("Runners", table("Runners", ["machine", "kind", "now", "program", ">trials", ">a minute", ">disturbed"], data.runners.map((r) =>
+      [r.name, r.kind, data.running ? r.state : "–", r.program, number(r.trials), number(Math.round(r.rate)), r.trials ? percent(r.disturbed) : "–"]))) : null,
+    section("Sketches", table("Sketches", ["sketch", "what it does"], data.sketches.map((s, n) =>
+      [h("span", {}, h("span", { class: "swatch", style: `background:${charts.colourOf(n)}` }), String(n)), s || "–"]))),
     Object.keys(data.refused).length ? section("Refused", table("Refused candidates", ["reason", ">times"],
       Object.entries(data.refused).map(([why, n]) => [why, number(n)]))) : null,
   ];
@@ -80,7 +84,7 @@ export function model(data) {
     h("div", { class: "columns" }, section("Time in the model", charts.kernels(data)), section("Shares", charts.treemap(data))),
     section("Kernels", table("Kernels", ["kernel", ">calls", ">untuned", ">tuned", ">in the model", ">speedup", ">left to gain", ">of the peak", ">trials", ""], data.kernels.map((k) => [
       k.latency === null ? k.program : link(k.program, "kernel", k.workload, k.target), number(k.weight), time(k.untuned), time(k.latency), time(k.after),
-      k.untuned && k.latency ? times(k.untuned / k.latency) : "–", time(k.may_win), k.gflops && k.peak ? percent(k.gflops / k.peak) : "–", number(k.trials),
+      k.untuned && k.latency ? times(k.untuned / k.latency) : "–", k.may_win === 0 ? "none" : time(k.may_win), k.gflops && k.peak ? percent(k.gflops / k.peak) : "–", number(k.trials),
       link("run", "run", k.run),
     ]))),
     section("What runs in eager", data.eager.length ? table("Nodes in eager", ["node", "why", ">times"], data.eager.map(([node, why, n]) => [node, why, number(n)]))
@@ -90,9 +94,9 @@ export function model(data) {
 
 export function kernel(data, { load, parts }) {
   const rest = parts.slice(1);
-  const program = h("div", {}, code("Scheduled program", data.scheduled));
+  const program = h("div", {}, code("Scheduled program", data.scheduled, { marks: Object.fromEntries(data.new.map((line) => [line, "new"])) }));
   const title = h("h2", {}, "Scheduled program");
-  const note = h("p", { class: "dim" }, "Point at an instruction, or move to it by keyboard, to see what it changed.");
+  const said = h("p", { class: "note" }, "The lines that are not in the program as written are marked.");
   let steps = null, at = -1;
   const pick = async (n) => {
     steps ??= load(["steps", ...rest]);
@@ -103,7 +107,9 @@ export function kernel(data, { load, parts }) {
     for (let k = 0; k <= n; k += 1) lines = found[k].lines ?? lines;
     const marks = Object.fromEntries(found[n].new.map((line) => [line, "new"]));
     title.textContent = `After instruction ${n + 1}`;
-    note.textContent = found[n].new.length ? `${found[n].text.replace(/^.* = /, "")}: ${found[n].new.length} lines are new.` : "It looks or draws, and changes nothing.";
+    const count = found[n].new.length;
+    said.textContent = count ? `${found[n].text.replace(/^[^(]* = /, "").replace(/\(.*/s, "")} made the marked ${count === 1 ? "line" : `${count} lines`}.`
+      : "This instruction looks something up or draws a decision; the program is as it was.";
     program.replaceChildren(code("Program after this instruction", lines, { marks }));
     program.querySelector(".new")?.scrollIntoView({ block: "nearest" });
   };
@@ -123,13 +129,13 @@ export function kernel(data, { load, parts }) {
   const r = data.record;
   return [
     h("h1", {}, `${data.program}: ${time(r.latency)}`),
-    cards([["outcome", r.outcome, r.outcome === "ok" ? "good" : "bad"], ["confirmed", r.confirmed ? "yes" : "no"], ["trial", number(r.trial)], ["space", r.space], ["measured", when(r.created)], ["machine", target(data.target)]]),
+    cards([["outcome", r.outcome, r.outcome === "ok" ? "good" : "bad"], r.confirmed ? ["measured", "again, beside the leaders"] : ["trial", number(r.trial)], ["space", r.space], ["on", when(r.created)], ["machine", target(data.target)]]),
     r.detail ? section("What went wrong", h("pre", {}, r.detail)) : null,
     h("p", {}, link("Its space", "space", data.workload, data.target), data.runs.length ? [" · ", link("Its run", "run", r.run || data.runs[0])] : null),
     h("div", { class: "columns" },
-      section("Program as written", code("Program as written", data.source)),
-      section("Trace", note, code("Trace", data.trace, { onpick: pick })),
-      h("section", {}, title, program)),
+      section("Program as written", h("p", { class: "note" }, "What to compute, as it was given."), code("Program as written", data.source)),
+      section("Trace", h("p", { class: "note" }, "Point at an instruction, or move to it by keyboard, to see what it changed."), code("Trace", data.trace, { onpick: pick })),
+      h("section", {}, title, said, program)),
     section("Machine code", assembly),
     h("div", { class: "columns" },
       section("Decisions of the best", Object.keys(data.decisions.columns).length ? charts.parallel(data.decisions) : h("p", { class: "dim" }, "There are no two candidates of this sketch that differ.")),
@@ -146,9 +152,11 @@ export function space(data) {
     section("Sketches", table("Sketches", ["sketch", ">size", ">drawn", "outcomes", ">best", ">median", ""], data.sketches.map((s) => [
       s.outline || "–", s.size ?? "–", number(s.drawn), outcomes(s.outcomes), time(s.best), time(s.median),
       s.record ? link("kernel", "kernel", data.workload, data.target, s.record.uid) : ""]))),
-    ...data.sketches.map((s, n) => h("section", {}, h("details", {}, h("summary", {}, `Decisions of sketch ${n}: ${s.outline || "–"}`),
-      s.decisions.map((d) => section(`${d.name} (${d.distinct} different)`, table(d.name, ["value", ">drawn", ">best with it"],
-        d.values.map(([value, drawn, best]) => [value, number(drawn), time(best)]))))))),
+    section("Decisions", h("p", { class: "dim" }, "What was drawn for each sketch, and the best latency with it."),
+      data.sketches.map((s) => h("details", {}, h("summary", {}, s.outline || "–"), h("div", { class: "columns" },
+        s.decisions.map((d) => section(`${d.name} (${d.distinct} ${d.distinct === 1 ? "value" : "values"})`, table(d.name, ["value", ">drawn", ">best with it"],
+          d.values.map(([value, drawn, best]) => [value, number(drawn), time(best)]))))))),
+    ),
     section("Refused", data.refused.length ? table("Refused candidates", ["reason", ">times"], data.refused.map(([why, n]) => [why, number(n)]))
       : h("p", { class: "dim" }, "Nothing, or it was not recorded.")),
     spacesForm(data),
@@ -168,10 +176,13 @@ function spacesForm(data) {
 
 const choose = (label, names, labels = names) => h("select", { "aria-label": label }, names.map((name, n) => h("option", { value: name }, labels[n])));
 
-function compareForm(kind, uid, others) {
+// those of the same program come first
+function compareForm(run, others) {
   if (!others.length) return null;
-  const other = choose("the other run", others.map((o) => o.uid), others.map((o) => `${o.label}, ${when(o.started)}`));
-  return h("form", { onsubmit: (e) => { e.preventDefault(); location.hash = address("compare", kind, uid, other.value).slice(1); } },
+  const ordered = [...others.filter((o) => o.program === run.program), ...others.filter((o) => o.program !== run.program)];
+  const name = (o) => (o.label && o.label !== o.program ? `${o.program} (${o.label})` : o.program);
+  const other = choose("the other run", ordered.map((o) => o.uid), ordered.map((o) => `${name(o)}, ${date(o.started)}`));
+  return h("form", { onsubmit: (e) => { e.preventDefault(); location.hash = address("compare", "runs", run.uid, other.value).slice(1); } },
     h("span", {}, "Compare with"), other, h("button", {}, "Compare"));
 }
 
@@ -184,7 +195,7 @@ export function compare(data) {
       section("Traces", twoColumns("Traces side by side", data.trace)), section("Programs", twoColumns("Programs side by side", data.scheduled))];
   }
   if (data.kind === "runs") {
-    return [...heading, section("Best so far", charts.courses(data.sides, (s) => s.label || `${s.program} ${when(s.started)}`)),
+    return [...heading, section("Best so far", charts.courses(data.sides, (s) => s.label || `${s.program} ${date(s.started)}`)),
       section("Runs", table("Runs", ["", "first", "second"], [
         ["program", ...data.sides.map((s) => s.program)], ["label", ...data.sides.map((s) => s.label || "–")], ["best", ...data.sides.map((s) => time(s.best))], ["untuned", ...data.sides.map((s) => time(s.untuned))],
         ["trials", ...data.sides.map((s) => number(s.trials))], ["space", ...data.sides.map((s) => s.space)], ["seed", ...data.sides.map((s) => String(s.seed ?? "–"))],
