@@ -191,3 +191,12 @@ def store() -> Store:
     if key not in _STORES:
         _STORES[key] = Store(*key)
     return _STORES[key]
+
+
+def release_locks() -> None:
+    """In a forked process: the threads that hold them stay with the parent."""
+    for one in _STORES.values():
+        one._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=release_locks)

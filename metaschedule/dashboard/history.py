@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import workloads
 from ..database import Database, Record, TuningRun
+from ..errors import ScriptError, VerifyError
 from ..schedule import TraceError
 from ..script import parse
 from ..space.outline import outline
@@ -211,5 +212,5 @@ def seconds_left(run: TuningRun, done: int) -> float | None:
 def operations_of(script: str) -> int:
     try:
         return workloads.operations(parse(script))
-    except Exception:  # a script of another version: the page then shows no GFLOPS
+    except (ScriptError, VerifyError):  # a script of another version: the page then shows no GFLOPS
         return 0

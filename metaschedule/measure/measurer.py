@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -21,6 +22,7 @@ from .pool import Job
 from .workers import CandidateRunner, Listener, Workers
 from .workload import Built, Workload
 
+log = logging.getLogger("metaschedule")
 KEPT = 16  # of the fastest candidates, the code: they are measured again
 DEFAULT_LIMITS = Limits()
 
@@ -135,6 +137,7 @@ class Measurer:
                 except (ScheduleError, VerifyError) as error:
                     entries[i] = Outcome("illegal", detail=error.message)
                 except Exception as error:  # a bug of ours or of an extension, recorded with the candidate
+                    log.debug("a candidate of %s cannot be lowered", self._program.name, exc_info=True)
                     entries[i] = Outcome("build error", detail=one_line(error))
 
         def build(numbers: Sequence[int], lower: bool) -> None:

@@ -3,6 +3,7 @@ generated, NVIDIA's are compiled where its compiler is, and what they would take
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ from ..runtime.gpu.nvrtc import compile_cuda
 from ..target import NoDevice, Target, detect_cuda, detect_opencl
 from .outcome import Outcome, one_line
 
+log = logging.getLogger("metaschedule")
 REGISTER_LIMIT = "the compiler spills {} bytes of registers"
 
 
@@ -64,6 +66,7 @@ class Predictor:
         except (ScheduleError, VerifyError) as error:
             return Outcome("illegal", detail=error.message)
         except Exception as error:  # a bug of ours or of an extension, recorded with the candidate
+            log.debug("a candidate of %s cannot be generated", candidate.name, exc_info=True)
             return Outcome("build error", detail=one_line(error))
         seconds = float(self.model.predict([candidate])[0])
         return Outcome("ok", seconds, (), detail, time.perf_counter() - begin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 from .frames import Frame, FrameError, Header, pack, unpack
 from .outcome import one_line
 
+log = logging.getLogger("metaschedule")
 PIPE_BYTES = 1 << 20  # a request and a reply fit, so that neither side waits for the other to read
 CHUNK = 1 << 20
 LAST_WORDS = 2000  # bytes of standard error that are looked at
@@ -77,6 +79,8 @@ class Worker:
         try:
             while frame := unpack(self._incoming):
                 frames.append(frame)
+                if traced := frame[0].pop("traceback", ""):
+                    log.debug("a worker process failed with\n%s", traced)
         except FrameError:  # something else wrote into the pipe
             self._process.kill()
             self.ended = True

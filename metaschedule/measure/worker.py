@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 
 from . import build
@@ -22,6 +23,7 @@ from .trial import Trial
 PR_SET_PDEATHSIG = 1
 MOST_PRINTED = 1 << 20  # bytes of standard error that are kept
 MOST_COMPILED = 1 << 28  # and of files that the compiler of a GPU writes
+MOST_TRACED = 1 << 16  # characters of a traceback
 CHUNK = 1 << 20
 
 Answer = Callable[[Header, bytes], Frame]
@@ -76,6 +78,7 @@ def serve(answering: Callable[[Header], Answer], parent: int) -> None:
             reply, result = {"kind": "out of memory", "detail": one_line(str(error))}, b""
         except Exception as error:
             reply, result = {"kind": "build error", "detail": one_line(error)}, b""
+            reply["traceback"] = traceback.format_exc()[-MOST_TRACED:]
         pipe.send(reply | {"seconds": time.perf_counter() - begin}, result)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from .errors import OnnxError, ValueNeeded
 from .model import Model, ModelLike, load
 from .translate import Translator
 
-log = logging.getLogger("metaschedule")
 MOST_VALUES = 64  # elements of the inputs whose values a model is specialised to
 
 
@@ -111,6 +110,8 @@ class CompiledModel:
         self.model, self.options = model, options
         self._build: Build = lambda graph: build_runner(graph, options)
         self._known: dict[Any, Callable[[Mapping[str, Any]], list[Any]]] = {}
+        self._used: dict[Any, int] = {}  # when, by key
+        self._clock = itertools.count(1)
         self._by_value: frozenset[str] = frozenset()
         self._lock = threading.RLock()
 
@@ -144,16 +145,20 @@ class CompiledModel:
         return tuple(key)
 
     def _find(self, inputs: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], list[Any]]:
-        found = self._known.get(self._key(inputs))
+        key = self._key(inputs)
+        found = self._known.get(key)
         if found is None:
             with self._lock:
-                found = self._known.get(self._key(inputs)) or self._specialise(inputs)
+                key = self._key(inputs)
+                found = self._known.get(key) or self._specialise(inputs)
+        self._used[key] = next(self._clock)
         return found
 
     def _specialise(self, inputs: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], list[Any]]:
-        if len(self._known) >= MOST_SHAPES:
-            log.warning("more than %d shapes of %s: the others run in eager", MOST_SHAPES, self.model.name)
-            return self._eager
+        while len(self._known) >= MOST_SHAPES:  # out with what was not used for longest
+            oldest = min(self._known, key=lambda key: self._used.get(key, 0))
+            self._known = {key: found for key, found in self._known.items() if key != oldest}
+            self._used = {key: self._used[key] for key in self._known if key in self._used}
         try:
             traced, by_value = trace_values(self.model, inputs, self._by_value)
         except (NotCaptured, OnnxError) as why:

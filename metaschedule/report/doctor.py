@@ -6,6 +6,7 @@ work is a failure; an optional package that is not there is not.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
@@ -28,6 +29,7 @@ from ..script import parse
 from ..target import COMPUTE_FEATURES, native
 from ..target.detect import cpu_quota
 
+log = logging.getLogger("metaschedule")
 RAY_SECONDS = 30  # until a cluster counts as silent
 POSTGRES_SETTINGS = (
     "PGHOST",
@@ -130,6 +132,7 @@ def check_kernel() -> Finding:
             "kernel", works, "builds and runs" if works else f"computes {result} where ones are right"
         )
     except Exception as error:
+        log.debug("no kernel can be built", exc_info=True)
         return Finding("kernel", False, f"cannot be built: {type(error).__name__}: {error}")
 
 

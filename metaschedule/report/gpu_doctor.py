@@ -7,6 +7,7 @@ shared memory beyond what a block has without asking. What cannot be tried says 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ from ..target import NoDevice, Target, resolve
 from ..workloads import create
 from .doctor import Finding
 
+log = logging.getLogger("metaschedule")
 KINDS = ("cuda", "opencl")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90")
 PROBE = """
@@ -72,6 +74,7 @@ def check_nvrtc() -> Finding:
             made = build(Schedule(parse(PROBE)), target=f"cuda:{arch}")
             compile_cuda(made.source("cuda"), arch)
         except Exception as error:
+            log.debug("nothing compiles for %s", arch, exc_info=True)
             failed[arch] = f"{type(error).__name__}: {error}"
     if failed:
         return Finding("nvrtc", False, "; ".join(f"{arch}: {why}" for arch, why in failed.items()), failed)
@@ -94,6 +97,7 @@ def examine_device(target: Target) -> Iterator[Finding]:
         except Skipped as why:
             yield Finding(f"{kind} {name}", None, str(why))
         except Exception as error:  # whatever a driver does is a finding
+            log.debug("%s: %s fails", kind, name, exc_info=True)
             yield Finding(f"{kind} {name}", False, f"{type(error).__name__}: {error}"[:500])
 
 

@@ -44,6 +44,7 @@ from .plan import Plan
 from .runner import Runner
 from .stored import decode, encode, plan_from_json, plan_to_json, structure, tensor
 from .tasks import DatabaseLike
+from .transforms import is_transformed
 
 VERSION = 4
 DIGEST = "digest"  # the last part of a file
@@ -87,6 +88,8 @@ class Artefact:
             raise TypeError(f"the model was exported for arguments like {self.takes}, got {spec}")
         if self.runner is None:
             raise RuntimeError(other_machine(self.target))
+        if is_transformed():
+            raise TypeError("a compiled model is not traced, nor transformed by vmap or torch.func")
         return tree_unflatten(self.runner(self._tensors(leaves)), self.gives)
 
     def _tensors(self, leaves: Sequence[Any]) -> list[torch.Tensor]:

@@ -32,7 +32,14 @@ from ..ir import Program, structural_hash
 from ..runtime import KernelError
 from ..target import NoDevice, Target, resolve
 from .background import Background
-from .capture import capture, capture_exported, decompositions, device_of, source_of
+from .capture import (
+    capture,
+    capture_exported,
+    decompositions,
+    device_of,
+    keep_assertions,
+    source_of,
+)
 from .copies import copy_inputs
 from .counters import with_counters
 from .dynamo_key import dynamo_key, find_functional, is_plain, keep_functional
@@ -190,13 +197,6 @@ def find_specialised(
     return found if found.find_plan(list(inputs), nodes) else None
 
 
-def keep_assertions(module: torch.fx.GraphModule) -> None:
-    """Give assertions without a message eager's: AOTAutograd drops them otherwise."""
-    for node in module.graph.nodes:
-        if node.target is torch._assert_async and len(node.args) == 1:  # pyright: ignore
-            node.args = (*node.args, "Expected Tensor with single nonzero value, but got zero")
-
-
 @contextmanager
 def scalars_as_tensors(module: torch.fx.GraphModule) -> Iterator[None]:
     """Take float64 scalars for the tensors that they are. Dynamo (torch 2.13) has a symbol for the value of
@@ -322,7 +322,8 @@ def build_plan(graph: Graph, options: Options, target: Target, stop: Event | Non
         if source is not None and target.gpu is None:
             given = [arg for arg in source.args if isinstance(arg, torch.Tensor)]
             places = share_constants(plan, given)
-            if family is None and (key := plan_key(source, database, options.weights)) is not None:
+            key = plan_key(source, database, options.weights) if family is None else None
+            if key is not None and source.is_unchanged():
                 keep_plan(key, plan, source, places, compiler, known)
     report(plan)
     return plan
@@ -525,8 +526,8 @@ class Specialised:
                     graph = capture(self.module(other), other, places, {})
                     graph.narrowing = self.families[key].narrowing
                     return list(fuse_graph(graph).programs.values())
-                except Exception as error:  # a size that the model does not take
-                    log.debug("no graph of other sizes: %s", error)
+                except Exception:  # a size that the model does not take
+                    log.debug("no graph of other sizes", exc_info=True)
                     return []
 
             def siblings() -> Iterator[list[Program]]:
@@ -570,6 +571,8 @@ class Specialised:
 class Refreshable(Protocol):
     """Something compiled, with weights built in."""
 
+    lock: threading.Lock
+
     @property
     def weights(self) -> Weights | None: ...
 
@@ -577,6 +580,15 @@ class Refreshable(Protocol):
 
 
 EVERY: weakref.WeakSet[Refreshable] = weakref.WeakSet()
+
+
+def release_locks() -> None:
+    """In a forked process: the threads that hold them stay with the parent."""
+    for one in list(EVERY):
+        one.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=release_locks)
 
 
 def refresh(model: torch.nn.Module | None = None) -> None:

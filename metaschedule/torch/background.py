@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 from collections.abc import Callable
 
@@ -70,6 +71,16 @@ def wait_for_all() -> None:
     """Until nothing is compiled in the background."""
     for one in list(RUNNING):
         one.wait()
+
+
+def begin_anew() -> None:
+    """In a forked process nothing is being done: threads stay with the parent."""
+    for one in list(RUNNING):
+        one._thread, one._lock = None, threading.Lock()
+    RUNNING.clear()
+
+
+os.register_at_fork(after_in_child=begin_anew)
 
 
 @atexit.register

@@ -26,10 +26,12 @@ from .graph import Graph, Spec, Value, spec_of, values_in
 from .graph_key import Source
 from .lowering import LOWERINGS
 
+aten = torch.ops.aten
 MOST_NESTED = 4  # composite operators in composite operators
 # Whose strides are those of memory, not of the tensor.
 WRITE = torch.ops.aten.copy_.default  # at the end of a graph, to an input
 METADATA = torch.ops.aten._assert_tensor_metadata.default  # of what is traced: it held
+ASSERTIONS = (torch._assert_async, aten._assert_async.default)  # pyright: ignore[reportPrivateImportUsage]
 READS_MEMORY = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default)
 
 
@@ -96,6 +98,7 @@ def capture(
 
 def capture_exported(exported: ExportedProgram) -> Graph:
     """The graph of an exported model, for inputs like its examples."""
+    keep_assertions(exported.graph_module)
     for _ in range(MOST_NESTED):  # what one composite is made of may be another
         with torch.no_grad():  # attention is made of other operators where gradients may be asked for
             exported = exported.run_decompositions({**decompositions(), **composites(exported)})
@@ -108,6 +111,15 @@ def capture_exported(exported: ExportedProgram) -> Graph:
         )
     source = source_of(exported)
     return capture(exported.graph_module, source.args, source.constants)
+
+
+def keep_assertions(module: torch.fx.GraphModule) -> None:
+    """Give assertions without a message eager's: AOTAutograd drops them otherwise."""
+    for node in module.graph.nodes:
+        if node.target in ASSERTIONS and len(node.args) == 1:
+            node.args = (*node.args, "Expected Tensor with single nonzero value, but got zero")
+            if node.target is aten._assert_async.default:
+                node.target = aten._assert_async.msg
 
 
 def source_of(exported: ExportedProgram) -> Source:

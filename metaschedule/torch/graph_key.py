@@ -57,6 +57,10 @@ class Source:
         settings = [torch.__version__, str(torch.get_default_dtype())]
         return [settings, nodes, inputs, sorted(self.constants), seen, self.contents()]
 
+    def is_unchanged(self) -> bool:
+        """Whether the weights are still those of the key: somebody may have changed them meanwhile."""
+        return self.weights is None or self.weights.are_same(list(self.args))
+
     def contents(self) -> list[str]:
         """Digests of the weights."""
         if self.weights is not None:

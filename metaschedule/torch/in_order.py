@@ -20,7 +20,7 @@ import torch
 from ..ir import DTYPES, is_float
 from .dtypes import accumulator
 from .graph import Graph, Node, Value
-from .in_place import element
+from .in_place import element, replace_extent
 from .lowerings.running import LONGEST_CUMULATED
 from .lowerings.scatter import MOST_QUESTIONS, SYNONYMS
 from .own_programs import Names, has_own_program, indent, lanes_of
@@ -42,7 +42,7 @@ def go_in_order(graph: Graph) -> None:
     >>> go_in_order(graph)
     >>> print(graph)
     graph(x: float32[300, 4], at: int64[999], y: float32[999, 4])
-      put_in_order: float32[300, 4] = put_in_order(x, [at], y, add)
+      put_in_order: float32[300, 4] = put_in_order(x, [at], y, 'add', True)
       return put_in_order
     """
     for node in list(graph.nodes):
@@ -70,7 +70,22 @@ def rewrite_put(graph: Graph, node: Node, given: Arguments) -> tuple[Any, ...] |
     asked = x.shape if how == "add" else [x.shape[d] for d in at]
     if not sources or math.prod(asked) * sources <= MOST_QUESTIONS:
         return None
-    return "put_in_order", filled(x), list(indices), values, how
+    return "put_in_order", filled(x), list(indices), values, how, True
+
+
+def rewrite_rows(graph: Graph, node: Node, given: Arguments) -> tuple[Any, ...] | None:
+    x, index, source = given["self"], given["index"], given["source"]
+    dim, alpha = given["dim"] % len(x.shape), given.get("alpha", 1)
+    how = "add" if node.target is aten.index_add.default else "replace"
+    rows = replace_extent(x.shape, dim, index.shape)
+    if len(index.shape) != 1 or source.shape != rows or not math.prod(rows) or not is_computed(x, how):
+        return None
+    asked = math.prod(x.shape) if how == "add" else x.shape[dim]
+    if asked * index.shape[0] <= MOST_QUESTIONS:
+        return None
+    if alpha != 1:
+        source = graph.call(aten.mul.Tensor, source, alpha, results=[source.spec], before=node)
+    return "put_in_order", filled(x), [None] * dim + [index], source, how, False
 
 
 def rewrite_scatter(graph: Graph, node: Node, given: Arguments) -> tuple[Any, ...] | None:
@@ -90,7 +105,7 @@ def rewrite_scatter(graph: Graph, node: Node, given: Arguments) -> tuple[Any, ..
     rows = (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :])
     if row is not None and isinstance(source, Value) and source.shape == index.shape == rows:
         at = graph.call(aten.reshape.default, row, [index.shape[dim]], before=node)
-        return "put_in_order", filled(x), [None] * dim + [at], source, how
+        return "put_in_order", filled(x), [None] * dim + [at], source, how, False
     return "scatter_in_order", filled(x), dim, index, source, how, False
 
 
@@ -105,6 +120,7 @@ def rewrite_running(graph: Graph, node: Node, given: Arguments) -> tuple[Any, ..
 Rewriting = Callable[[Graph, Node, Arguments], tuple[Any, ...] | None]
 REWRITINGS: dict[Any, Rewriting] = {
     **dict.fromkeys((aten.index_put.default, aten._unsafe_index_put.default), rewrite_put),
+    **dict.fromkeys((aten.index_add.default, aten.index_copy.default), rewrite_rows),
     **dict.fromkeys((aten.scatter.src, aten.scatter.value, aten.scatter_add.default), rewrite_scatter),
     **dict.fromkeys(
         (aten.scatter.reduce, aten.scatter.value_reduce, aten.scatter_reduce.two), rewrite_scatter
@@ -152,8 +168,9 @@ def row_of(index: Value, dim: int) -> Value | None:
 
 @has_own_program("put_in_order")
 def put(node: Node, names: Names) -> str:
-    """Sources in row-major order of the index tensors, a row of the dimensions that have none at a time."""
-    x, indices, values, how = node.args
+    """Sources in row-major order of the index tensors, a row of the dimensions that have none at a time.
+    Indices may count from the end if the last argument says so."""
+    x, indices, values, how, from_end = node.args
     shape, dtype = node.result.shape, node.result.dtype
     given = {d: at for d, at in enumerate(indices) if at is not None}
     places = tuple(torch.broadcast_shapes(*[at.shape for at in given.values()]))
@@ -164,7 +181,7 @@ def put(node: Node, names: Names) -> str:
     target = [f"i{d}" for d in range(len(shape))]
     for d, at in given.items():
         number = element(names[at], at.shape, place)
-        target[d] = f"T.select({number} < 0, {number} + {shape[d]}, {number})"
+        target[d] = f"T.select({number} < 0, {number} + {shape[d]}, {number})" if from_end else number
     source = element(names[values], values.shape, [*rest[:first], *place, *rest[first:]])
     own = f"y0[{', '.join(target)}]"
     loops = [Loop(f"i{d}", shape[d], "spatial") for d in kept]

@@ -25,6 +25,7 @@ from .own_programs import Names, has_own_program, indent, lanes_of
 
 aten = torch.ops.aten
 PUTS = {aten.index_put.default, aten._unsafe_index_put.default}
+ROWS = aten.index_copy.default  # indices that do not count from the end
 
 
 def write_in_place(graph: Graph, outputs: Sequence[Output]) -> None:
@@ -37,7 +38,7 @@ def write_in_place(graph: Graph, outputs: Sequence[Output]) -> None:
     >>> write_in_place(graph, [Output(v, v) for v in graph.outputs])
     >>> print(graph)
     graph(x: float32[8, 4], at: int64[1], row: float32[1, 4])
-      put_in_place: float32[8, 4] = put_in_place([at], row)
+      put_in_place: float32[8, 4] = put_in_place([at], row, True)
       neg: float32[8, 4] = aten.neg.default(put_in_place)
       return neg, put_in_place
     """
@@ -78,6 +79,10 @@ def is_put_into(graph: Graph, x: Value, y: Value) -> bool:
         indices = [v for v in given if v is not None]
         integers = all(v.dtype in ("int32", "int64") for v in indices)
         return bool(indices) and integers and not accumulates(node) and math.prod(values.shape) > 0
+    if node.target is ROWS:
+        _, dim, index, values = node.args
+        rows = replace_extent(x.shape, dim, index.shape)
+        return len(index.shape) == 1 and values.shape == rows and math.prod(rows) > 0
     return node.target in (aten.slice_scatter.default, aten.select_scatter.default)
 
 
@@ -89,11 +94,24 @@ def replace_put(graph: Graph, node: Node | None) -> Value:
     assert node is not None
     old = node.result
     if node.target in PUTS:
-        new = graph.call("put_in_place", *node.args[1:3], results=[old.spec], before=node)
+        new = graph.call("put_in_place", *node.args[1:3], True, results=[old.spec], before=node)
+    elif node.target is ROWS:
+        _, dim, index, values = node.args
+        indices = [None] * (dim % len(old.shape)) + [index]
+        new = graph.call("put_in_place", indices, values, False, results=[old.spec], before=node)
     else:
         new = graph.call("copy_in_place", node.args[1], region_of(node), results=[old.spec], before=node)
     graph.replace(old, new)
     return new
+
+
+def replace_extent(shape: Sequence[int], dim: int, extents: Sequence[int]) -> tuple[int, ...]:
+    """
+    >>> replace_extent((8, 4, 2), 1, (3,))
+    (8, 3, 2)
+    """
+    at = dim % len(shape)
+    return (*shape[:at], *extents, *shape[at + 1 :])
 
 
 def region_of(node: Node) -> list[tuple[int, int] | None]:
@@ -114,8 +132,9 @@ def region_of(node: Node) -> list[tuple[int, int] | None]:
 
 @has_own_program("put_in_place")
 def put_rows(node: Node, names: Names) -> str:
-    """Elements in row-major order of the index tensors: of two that go to the same place the later stays."""
-    indices, values = node.args
+    """Elements in row-major order of the index tensors: of two that go to the same place the later stays.
+    Indices may count from the end if the last argument says so."""
+    indices, values, from_end = node.args
     shape = node.result.shape
     given = {d: at for d, at in enumerate(indices) if at is not None}
     places = tuple(torch.broadcast_shapes(*[at.shape for at in given.values()]))
@@ -129,7 +148,7 @@ def put_rows(node: Node, names: Names) -> str:
     target = [f"k{d}" for d in range(len(shape))]
     for d, at in given.items():
         number = element(names[at], at.shape, place)
-        target[d] = f"T.select({number} < 0, {number} + {shape[d]}, {number})"
+        target[d] = f"T.select({number} < 0, {number} + {shape[d]}, {number})" if from_end else number
     source = element(names[values], values.shape, [*rest[:first], *place, *rest[first:]])
     return write_loops(loops, f"y0[{', '.join(target)}] = {source}")
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..runtime import KernelError
@@ -27,6 +28,7 @@ from .module_state import ModuleState
 from .plan import Plan
 from .runner import Runner, Unexpected
 from .tasks import DatabaseLike
+from .transforms import is_observed, is_transformed
 from .weights import Weights
 
 log = logging.getLogger("metaschedule")
@@ -64,9 +66,14 @@ class Traced:
     gives: TreeSpec
     leaves: tuple[Any, ...]  # `Example` where a tensor is taken
     plain: bool  # tensors by position and nothing else
+    dtype: torch.dtype  # of tensors that are made without one
 
     def is_model_same(self) -> bool:
-        return self.modules.is_same() and self.weights.are_same(self.weights.tensors)
+        return (
+            self.modules.is_same()
+            and self.weights.are_same(self.weights.tensors)
+            and torch.get_default_dtype() is self.dtype
+        )
 
     def find_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor] | None:
         """The tensors of a call; None if its arguments are not like those that the model was traced with."""
@@ -121,28 +128,36 @@ class Optimized:
         made_so = any(t.is_inference() for t in self.model.parameters())  # exporting them needs the mode
         mode = torch.inference_mode() if made_so else torch.no_grad()
         with mode, torch.autocast("cpu", enabled=False):  # calls under autocast are handed over
-            exported = torch.export.export(self.model, args, kwargs, strict=False)
+            exported = export(self.model, args, kwargs)
             modules = ModuleState(self.model)  # now: exporting puts equal lists and objects in their places
             runner = Runner(plan_exported(exported, self.options, machine_of("native")))
         leaves, takes = tree_flatten((args, kwargs))
         gives = exported.call_spec.out_spec
         assert gives is not None
-        tensors = modules.tensors()
+        tensors = modules.tensors
         return Traced(
             runner, modules, Weights(tensors, range(len(tensors))), takes, gives,
             tuple([example_of(leaf) for leaf in leaves]),
-            not kwargs and all(isinstance(a, torch.Tensor) for a in args),
+            not kwargs and all(isinstance(a, torch.Tensor) for a in args), torch.get_default_dtype(),
         )  # fmt: skip
 
+    def __reduce__(self) -> Any:
+        raise TypeError("an optimized model is neither copied nor pickled; optimize a copy of the model")
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # in the function of somebody who compiles the model by other means
+            return self.model(*args, **kwargs)
+        if is_transformed() or is_observed():
+            self.handed_over["traced, transformed or observed: the model itself runs"] += 1
+            return self.model(*args, **kwargs)
         traced = self.traced
         if traced is None:
             return self._hand_over("the model was not traced", args, kwargs)
         tensors = traced.find_tensors(args, kwargs)
         if tensors is None:
             return self._hand_over("other arguments than those of the example", args, kwargs)
-        if is_mode_other():
-            return self._hand_over("a mode of torch is on (autocast, tracing, a dispatch mode)", args, kwargs)
+        if torch.is_autocast_enabled("cpu"):
+            return self._hand_over("autocast is on", args, kwargs)
         if not traced.is_model_same():
             with self.lock:
                 if self.traced is traced:
@@ -182,8 +197,7 @@ class Optimized:
         """Trace anew at the next call."""
         with self.lock:
             if self.traced is not None:
-                self.traced.modules.held.clear()
-                self.traced.modules.watch = None
+                self.traced.modules.forget()
 
 
 @check_arguments
@@ -199,7 +213,9 @@ def optimize(
 
     Such calls cost no more than those of an exported model. Weights and attributes of modules that are
     changed are noticed at the next call; other shapes, dtypes or strides, training and autocast go through
-    `torch.compile`. `strict` raises where a graph would run in eager.
+    `torch.compile`, and so does a model that cannot be exported or that changes its own attributes. What is
+    read besides (global variables, what functions hold) is taken as it was. `strict` raises where a graph
+    would run in eager.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
     >>> run = optimize(model, (torch.ones(2, 8),))
@@ -213,10 +229,26 @@ def example_of(leaf: Any) -> Any:
     return Example(leaf.shape, leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
 
 
-def is_mode_other() -> bool:
-    """Whether torch would compute something else than plain kernels on the CPU."""
-    return (
-        torch.is_autocast_enabled("cpu")
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch.compiler.is_compiling()
-    )
+def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+    """The model as a program. One that changes what its modules hold is none: the changes would be lost."""
+    before: list[ModuleState] = []
+    changed: list[str] = []
+
+    def begin(*_: Any) -> None:
+        before.append(ModuleState(model))
+
+    def end(*_: Any) -> None:
+        changed.extend(before.pop().changes())
+
+    hooks = [model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)]
+    try:
+        exported = torch.export.export(model, args, kwargs, strict=False)
+    except Exception as why:  # the model's own, or what torch does not trace
+        text = str(why).partition("\n")[0]
+        raise NotCaptured(f"torch.export cannot trace the model: {type(why).__name__}: {text}") from why
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if changed:
+        raise NotCaptured(f"the model changes what its modules hold when it is called: {', '.join(changed)}")
+    return exported

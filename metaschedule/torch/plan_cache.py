@@ -18,7 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..cache import Entry, digest_of, identify, store
 from ..database import Database
-from ..measure.kernel_cache import find_stages
+from ..measure.kernel_cache import extensions, find_stages
 from ..target import Target
 from .graph_key import NoKey, Source, digests, raw_bytes
 from .kernels import KNOWN, Compiled, Compiler, load_kernels
@@ -40,7 +40,8 @@ def plan_key(source: Source, database: Database | None, weights: str | None) -> 
     if not bound or sum(source.args[n].nbytes for n in source.constants) > bound // 2:
         return None
     try:
-        return digest_of(["plan", source.key, weights, None if database is None else database.name])
+        name = None if database is None else database.name
+        return digest_of(["plan", source.key, weights, name, extensions()])
     except NoKey as why:
         log.info("cache: the plan of a graph is not kept: it has %s", why)
         return None

@@ -89,6 +89,16 @@ def test_open_sizes_by_position_and_by_name(tmp_path: Path) -> None:
         np.testing.assert_array_equal(run(x=x), np.maximum(x, 0))
 
 
+def test_shapes_are_bounded_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ms.onnx.compile.__globals__, "MOST_SHAPES", 3)
+    run = ms.onnx.compile(parse(RELU), strict=True)
+    for n in (1, 2, 1, 3, 1, 4, 1, 5):
+        x = np.linspace(-1, 1, 3 * n, dtype="float32").reshape(n, 3)
+        np.testing.assert_array_equal(run(x), np.maximum(x, 0))
+        assert len(run._known) <= 3
+    assert sorted(shapes[0][0] for ((_, shapes, _),) in run._known) == [1, 4, 5]
+
+
 def test_a_shape_that_is_an_input() -> None:
     run = ms.onnx.compile(
         parse("""

@@ -31,6 +31,18 @@ def puts() -> Iterator[Sample]:
             yield call(overload, t(2, 5), [t(2, 5, dtype=boolean)], t(1), accumulate)
             yield call(overload, t(5, dtype=bf16), [distinct], t(3, dtype=bf16), accumulate)
     yield call(aten.index_put.default, t(5, dtype=boolean), [torch.tensor([0, 3])], t(2, dtype=boolean))
+    for rows in (torch.tensor([2, 0, 4]), torch.tensor([2, 2, 2])):
+        for dim, x, source in ((0, t(5, 2), t(3, 2)), (-1, t(2, 5), t(2, 3)), (1, t(2, 5, 3), t(2, 3, 3))):
+            yield call(aten.index_copy.default, x, dim, rows, source)
+            yield call(aten.index_add.default, x, dim, rows, source, alpha=-1.5)
+        yield call(aten.index_copy.default, ints(5), 0, rows, ints(3))
+        yield call(aten.index_add.default, ints(5), 0, rows, ints(3), alpha=3)
+        yield call(aten.index_add.default, t(5, dtype=bf16), 0, rows, t(3, dtype=bf16))
+    one = torch.tensor(0)
+    for x, source in ((t(), t()), (t(4), t(1))):
+        yield call(aten.index_copy.default, x, 0, one, source)
+        yield call(aten.index_add.default, x, 0, one, source)
+    yield call(aten.index_copy.default, t(5, dtype=boolean), 0, one[None], t(1, dtype=boolean))
 
 
 def scatters() -> Iterator[Sample]:

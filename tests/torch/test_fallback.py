@@ -218,6 +218,12 @@ SOURCE = [
     lambda x, i: x.gather(0, i) + 1,
     lambda x, i: x.index_select(0, i.view(-1)) * 2,
     lambda x, i: x[i] * 2,
+    lambda x, i: x.index_add(0, i.view(-1), x[:2] * 2),
+    lambda x, i: x.index_copy(0, i.view(-1), x[:2] * 2),
+    lambda x, i: x.index_put((i.view(-1),), x[:2] * 2),
+    lambda x, i: x.scatter_add(0, i.view(-1, 1), x[:2] * 2),
+    lambda x, i: nn.functional.embedding_bag(i, x, mode="sum"),
+    lambda x, i: nn.functional.embedding_bag(i.view(-1), x, torch.tensor([0, 1]), mode="mean"),
 ]
 
 
@@ -234,6 +240,43 @@ def test_an_index_out_of_range_is_eagers_error(number: int) -> None:
                 run(x, i)
         else:
             torch.testing.assert_close(run(x, i), want)
+
+
+LARGE = {
+    "index_add": lambda x, i, y: x.index_add(0, i, y, alpha=2),
+    "index_copy": lambda x, i, y: x.index_copy(0, i, y),
+    "scatter_add": lambda x, i, y: x.scatter_add(0, i[:, None].expand(-1, 48), y),
+    "index_put": lambda x, i, y: x.index_put((i,), y, accumulate=True),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_rows_of_many_do_not_count_from_the_end_unless_eagers_do(name: str) -> None:
+    run = compiled(LARGE[name], strict=True)
+    x, i, y = torch.randn(700, 48), torch.randperm(700)[:300], torch.randn(300, 48)
+    torch.testing.assert_close(run(x, i, y), LARGE[name](x, i, y))
+    i[17] = -1
+    if name == "index_put":
+        torch.testing.assert_close(run(x, i, y), LARGE[name](x, i, y))
+    else:
+        with pytest.raises((IndexError, RuntimeError), match="out of|index"):
+            run(x, i, y)
+
+
+@pytest.mark.parametrize("offsets", [[0, 2, 2], [0, 4], [1, 3], [0, 5], [5], [0, 3, 6], [-1, 2]])
+def test_offsets_of_bags_out_of_range_are_eagers_error(offsets: list[int]) -> None:
+    def model(x: Any, at: Any) -> Any:
+        return nn.functional.embedding_bag(torch.tensor([3, 0, 1, 2]), x, at, mode="sum")
+
+    x, at = torch.randn(5, 4), torch.tensor(offsets)
+    run = compiled(model, strict=True)
+    try:
+        want = model(x, at)
+    except RuntimeError:
+        with pytest.raises(RuntimeError):
+            run(x, at)
+    else:
+        torch.testing.assert_close(run(x, at), want)
 
 
 @pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])

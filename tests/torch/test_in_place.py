@@ -129,6 +129,28 @@ def test_a_failure_behind_a_write_leaves_what_eager_leaves() -> None:
     assert one.sum() == 4
 
 
+def test_rows_do_not_count_from_the_end_unless_eagers_do() -> None:
+    def copy(cache: Any, at: Any, rows: Any) -> Any:
+        return cache.index_copy_(0, at, rows)[0, 0]
+
+    def put(cache: Any, at: Any, rows: Any) -> Any:
+        cache[at] = rows
+        return cache[0, 0]
+
+    at, rows = torch.tensor([-1]), torch.ones(1, 4)
+    for model in (copy, put):
+        run = torch.compile(model, backend="metaschedule", options={"strict": True})
+        ours, eagers = torch.zeros(8, 4), torch.zeros(8, 4)
+        run(ours, torch.tensor([2]), rows)
+        model(eagers, torch.tensor([2]), rows)
+        if model is copy:
+            with pytest.raises(IndexError):
+                run(ours, at, rows)
+        else:
+            torch.testing.assert_close(run(ours, at, rows), model(eagers, at, rows))
+        torch.testing.assert_close(ours, eagers)
+
+
 def test_only_the_rows_are_written() -> None:
     """What lies beside them has the same bits: NaN with a payload survives."""
     cache = torch.full((4, 8), float("nan"))

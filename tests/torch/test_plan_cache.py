@@ -128,6 +128,34 @@ def test_what_differs_has_another_plan() -> None:
         assert_same(results, model(*args))
 
 
+def test_weights_that_change_while_a_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beside a start in eager: the plan is of neither the old weights nor the new ones."""
+    model, args = make_model()
+    plan_calls = backend.plan_calls
+
+    def change_and_plan(*given: Any) -> Any:
+        model.linear.weight.add_(1)
+        return plan_calls(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "plan_calls", change_and_plan)
+        _, counts = start(model, args)
+    assert not counts["plans written"]
+    again, _ = make_model()
+    assert_same(start(again, args)[0], again(*args))
+
+
+def test_another_instruction_of_the_users_has_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are compiled with it: what it says in one process is not what it says in the next."""
+    model, args = make_model()
+    start(model, args)
+    for instructions in ([["twice", "fadd"]], [["twice", "fmul"]]):
+        monkeypatch.setattr(plan_cache, "extensions", lambda found=instructions: found)
+        _, counts = start(model, args)
+        assert counts["plans missing"]
+        assert not counts["plans found"]
+
+
 def test_weights_that_change_after_a_second_start_are_noticed() -> None:
     model, args = make_model()
     start(model, args)

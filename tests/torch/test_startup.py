@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-import metaschedule.torch  # noqa: E402, F401
+import metaschedule.torch  # noqa: E402
 from metaschedule.torch.background import wait_for_all  # noqa: E402
 from metaschedule.torch.fallback import REASONS  # noqa: E402
 
@@ -81,6 +84,35 @@ def test_weights_that_change_meanwhile_are_used(gate: threading.Event) -> None:
     for _ in range(2):
         torch.testing.assert_close(run(x), model(x), rtol=1e-4, atol=1e-5)
         wait_for_all()
+
+
+def test_a_fork_while_kernels_are_compiled(gate: threading.Event) -> None:
+    """The child, which has no such thread, compiles what it needs. (Products of torch may hang there.)"""
+    model = nn.PReLU(24).eval()
+    run, x = compile_eagerly(model), torch.randn(4, 24)
+    want = run(x)
+    child = os.fork()
+    if child == 0:
+        gate.set()
+        wait_for_all()
+        again = run(x)
+        wait_for_all()
+        (known,) = specialised(model).known.values()
+        metaschedule.torch.refresh(model)
+        same = all(torch.allclose(y, want, rtol=1e-4, atol=1e-5) for y in (again, run(x)))
+        os._exit(0 if same and known.runner is not None else 3)
+    gate.set()
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        status = -1
+    wait_for_all()
+    assert status == 0
 
 
 @pytest.mark.falls_back

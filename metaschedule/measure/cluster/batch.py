@@ -6,6 +6,7 @@ taken for the cause and recorded as a crash. What a runner says that was given u
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from .travel import pack_parts
 if TYPE_CHECKING:
     from .workers import RayWorkers
 
+log = logging.getLogger("metaschedule")
 POLL = 1.0  # seconds
 MOST_DEATHS = 2  # of runners, under a candidate
 SMALLEST = 4  # candidates that are worth a runner of their own
@@ -106,6 +108,7 @@ class RemoteBatch:
             try:
                 answer, _ = read(ray.get(reference, timeout=10.0))
             except Exception as error:  # of Ray: the actor itself raises none
+                log.debug("%s gives no answer", runner.node.name, exc_info=True)
                 self._lose(runner, numbers, error)
                 continue
             self._workers.runners.release([runner])

@@ -60,6 +60,7 @@ class Builders:
                     try:
                         answers = [read(data) for data in self._ray.get(reference, timeout=1.0)]
                     except Exception as error:
+                        log.debug("a builder failed", exc_info=True)
                         self._give_up(reference, error)
                         if attempt < MOST_ATTEMPTS:
                             todo += [([job], attempt + 1) for job in group]
@@ -90,7 +91,7 @@ class Builders:
         try:
             self._ray.cancel(reference, force=True)
         except Exception as why:
-            log.info("a task could not be cancelled: %s", one_line(why))
+            log.info("a task could not be cancelled: %s", one_line(why), exc_info=True)
 
 
 def group_jobs(jobs: list[Job], most: int) -> list[list[Job]]:

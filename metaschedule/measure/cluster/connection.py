@@ -107,6 +107,7 @@ class Connection:
         try:
             return host_and_port(self.ray.get_runtime_context().gcs_address)
         except Exception:  # of the caller's own client: its errors will tell
+            log.debug("Ray does not say where its head is", exc_info=True)
             return None
 
     def is_head_alive(self) -> bool:

@@ -6,6 +6,7 @@ an actor of Ray.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -28,6 +29,7 @@ from ..workload import Built, Workload
 from . import gate
 from .travel import unpack_parts
 
+log = logging.getLogger("metaschedule")
 REFUSED = "refused"  # the answer to who has another version
 MINUTE = 60.0  # seconds
 OPEN = 4  # workloads that have a process of their own, on a runner
@@ -126,6 +128,7 @@ class RunnerActor:
                 outcomes = runner.confirm(built) if confirm else runner.run(built, best)
                 constraint = runner.constraint
         except Exception as error:  # the workload's, or a bug: other nodes would fail as well
+            log.debug("a workload cannot be measured", exc_info=True)
             message = str(error) if isinstance(error, MeasureError) else error
             return pack({"error": one_line(message)})
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from ..outcome import one_line
 from ..workers import WorkerNode
 from .connection import RUNNER, Connection
 
+log = logging.getLogger("metaschedule")
 SECONDS = 30.0  # for a node to say what it is
 NAMESPACE = "metaschedule"
 
@@ -54,6 +56,7 @@ def look(ray: Any) -> list[ClusterNode]:
                 key = found["name"].split("-")[2]
                 doing.setdefault(key, []).append(ray.get(actor.look.remote(), timeout=SECONDS))
             except Exception:  # it ended meanwhile, or hangs, which is its driver's to find out
+                log.debug("%s does not answer", found["name"], exc_info=True)
                 continue
     done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=SECONDS)
     answers: dict[str, Any] = {}
@@ -62,6 +65,7 @@ def look(ray: Any) -> list[ClusterNode]:
         try:
             answers[asked[reference]] = ray.get(reference, timeout=1.0)
         except Exception as error:
+            log.debug("a node does not answer", exc_info=True)
             errors[asked[reference]] = one_line(error)
     return [describe(n, answers.get(n["NodeID"]), doing, errors, as_fields) for n in nodes]
 

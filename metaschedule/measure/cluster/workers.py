@@ -166,7 +166,7 @@ class RayWorkers:
             try:
                 self.ray.kill(runner.actor)
             except Exception as error:
-                log.info("a runner could not be ended: %s", one_line(error))
+                log.info("a runner could not be ended: %s", one_line(error), exc_info=True)
         if not self._is_closed.is_set():
             log.warning("runner %s is given up: %s", runner.node.name, why)
             self._has_news.set()
@@ -215,6 +215,7 @@ class RayWorkers:
                     about = self.ray.get(reference, timeout=10.0)
                 except Exception as error:
                     log.warning("the runner of %s does not start: %s", names[key], one_line(error))
+                    log.debug("it failed with", exc_info=True)
                     continue
                 if about["version"] != __version__:
                     self.ray.kill(actor)
@@ -270,7 +271,7 @@ class RayWorkers:
             except BaseException as error:  # Ray's SystemExit, if it is shut down meanwhile
                 if self._is_closed.is_set():
                     return
-                log.info("Ray: %s", one_line(error))
+                log.info("Ray: %s", one_line(error), exc_info=True)
 
     def _hear(self, runner: Any, reference: Any) -> None:
         try:
@@ -279,6 +280,7 @@ class RayWorkers:
                 self._starts[runner.key] = 0
         except Exception as error:
             if not self._is_closed.is_set() and self._connection.is_head_alive():
+                log.debug("%s does not say how it is", runner.node.name, exc_info=True)
                 self.discard(runner, one_line(error))
 
     def _look_for_nodes(self) -> None:
@@ -296,6 +298,7 @@ class RayWorkers:
         except BaseException as error:  # Ray's SystemExit, if it is shut down meanwhile
             if not self._is_closed.is_set():
                 log.warning("the runner of %s cannot be used: %s", name, one_line(error))
+                log.debug("it failed with", exc_info=True)
             self._starts[key] = MOST_STARTS
         finally:
             self._starting.discard(key)

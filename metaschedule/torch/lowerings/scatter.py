@@ -18,7 +18,7 @@ from ...ir import INDEX, Expr, const, is_float
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import broadcast, broadcast_shape, element_of
-from .views import digits, wrap_dim
+from .views import digits, reshape, wrap_dim
 
 aten = torch.ops.aten
 
@@ -52,6 +52,32 @@ def index_put(
     return Put(x, given, values).accumulate() if accumulate else Put(x, given, values).replace()
 
 
+@lowers(aten.index_copy.default, kind=Kind.REDUCTION)
+def index_copy(x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> te.Tensor:
+    """Rows in the place of others; unlike those of `index_put`, indices do not count from the end."""
+    put, shape = put_rows(x, dim, index, source)
+    return reshape(put.replace(), shape)
+
+
+@lowers(aten.index_add.default, kind=Kind.REDUCTION)
+def index_add(x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, *, alpha: float = 1) -> te.Tensor:
+    if alpha != 1:
+        factor = const(alpha, x.dtype)
+        source = te.compute(source.shape, lambda *i: source[i] * factor, name="scaled")
+    put, shape = put_rows(x, dim, index, source)
+    return reshape(put.accumulate(), shape)
+
+
+def put_rows(x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> tuple[Put, tuple[int, ...]]:
+    """`source` into the rows of `x` that the index tells, and the shape of the result: that of `x`."""
+    shape, dim = x.shape, wrap_dim(dim, x.ndim)
+    x = x if x.ndim else reshape(x, (1,))
+    index = index if index.ndim else reshape(index, (1,))
+    rows = (*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :])
+    source = source if source.shape == rows else reshape(source, rows)
+    return Put(x, {dim: index}, source, from_end=False), shape
+
+
 def put_where(
     x: te.Tensor, indices: Sequence[te.Tensor | None], values: te.Tensor, accumulate: bool
 ) -> te.Tensor:
@@ -72,9 +98,11 @@ class Put:
     """`values` into the places of `x` that index tensors tell for the dimensions `given`. Their elements are
     numbered in row-major order; of two that go to the same place the later stays."""
 
-    def __init__(self, x: te.Tensor, given: dict[int, te.Tensor], values: te.Tensor) -> None:
+    def __init__(
+        self, x: te.Tensor, given: dict[int, te.Tensor], values: te.Tensor, from_end: bool = True
+    ) -> None:
         self.x, self.values = x, values
-        self.given = {d: check_bounds(at, x.shape[d], from_end=True) for d, at in given.items()}
+        self.given = {d: check_bounds(at, x.shape[d], from_end) for d, at in given.items()}
         self.places = broadcast_shape(*given.values())
         adjacent = list(given) == list(range(min(given), max(given) + 1))
         self.first = min(given) if adjacent else 0  # where the dimensions of the index tensors come

@@ -27,7 +27,7 @@ def embedding_bag(
     """Rows of the weight, combined bag by bag: bag b has the indices from `offsets[b]` on. Those of the
     padding do not count. A bag of none is zeros."""
     count, total = offsets.shape[0] - last_offset, indices.shape[0]
-    dtype = accumulator(weight.dtype)
+    offsets, dtype = bounded(offsets, total), accumulator(weight.dtype)
 
     def bounds(b: Expr) -> tuple[Expr, Expr]:
         first = te.cast(offsets[b], INDEX)
@@ -41,7 +41,7 @@ def embedding_bag(
         first, end = bounds(b)
         k = te.reduce_axis(end - first, name="k")
         index = te.cast(indices[first + k], INDEX)
-        return k, index, index != padding
+        return k, index, const(True) if padding < 0 else index != padding
 
     def reduce_segment(b: Expr, c: Expr) -> Expr:
         k, index, counts = row(b)
@@ -134,6 +134,18 @@ def starts(lengths: te.Tensor) -> te.Tensor:
         return te.sum(te.cast(lengths[*i[:-1], k], INDEX), axis=k)
 
     return te.compute((*lengths.shape[:-1], lengths.shape[-1] + 1), element, name="starts")
+
+
+def bounded(offsets: te.Tensor, extent: int) -> te.Tensor:
+    """Offsets of which the first is 0 and the last at most the extent; else the kernel fails."""
+    nothing, last = te.table(np.zeros(1), INDEX, name="nothing"), offsets.shape[0] - 1
+
+    def element(i: Expr) -> Expr:
+        at = te.cast(offsets[i], INDEX)
+        beyond = te.select(i == last, te.maximum(at - extent, 0), const(0, INDEX))
+        return at + nothing[te.select(i == 0, at, beyond)]
+
+    return te.compute(offsets.shape, element, name="offsets")
 
 
 def ending_at(offsets: te.Tensor, extent: int) -> te.Tensor:

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def main() -> None:
         try:
             answer = {"ok": getattr(server, request.pop("do"))(**request)}
         except Exception as error:
+            traceback.print_exc()  # to standard error
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
 
