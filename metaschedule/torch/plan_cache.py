@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..cache import Entry, digest_of, identify, store
@@ -124,8 +125,9 @@ def tensor_in(memory: memoryview, shape: Sequence[int], dtype: str) -> torch.Ten
 def share_constants(plan: Plan, given: Sequence[torch.Tensor]) -> list[dict[str, Any]]:
     """Let the plan use the process's copies of its constants, except of those in the memory of tensors that
     were `given`: these may be changed. Says where each constant is found again."""
-    memory = {t.untyped_storage().data_ptr() for t in given}
-    whole = {(t.data_ptr(), t.nbytes, t.dtype): n for n, t in enumerate(given) if t.is_contiguous()}
+    plain = [(n, t) for n, t in enumerate(given) if not is_traceable_wrapper_subclass(t)]
+    memory = {t.untyped_storage().data_ptr() for one in given for t in tensors_inside(one)}
+    whole = {(t.data_ptr(), t.nbytes, t.dtype): n for n, t in plain if t.is_contiguous()}
     own = [t for t in plan.constants if t.untyped_storage().data_ptr() not in memory and t not in DIGESTS]
     for tensor, content in zip(own, digests(own)):
         DIGESTS[tensor] = content
@@ -143,6 +145,16 @@ def share_constants(plan: Plan, given: Sequence[torch.Tensor]) -> list[dict[str,
             (content,) = digests([tensor])
         places.append({"content": content, "inside": tensor.nbytes <= SMALL})
     return places
+
+
+def tensors_inside(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors with memory that one is made of: several if it is of a subclass, as torchao's weights."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        yield from tensors_inside(getattr(tensor, name))
 
 
 def keep_plan(
