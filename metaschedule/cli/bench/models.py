@@ -1,8 +1,14 @@
-"""`metaschedule bench models`: whole models beside PyTorch, OpenVINO, ONNX Runtime and zentorch."""
+"""`metaschedule bench models`: whole models beside PyTorch, OpenVINO, ONNX Runtime and zentorch.
+
+Each model has a process of its own: contestants leave traces in theirs. After zentorch has been imported,
+torch.compile of a further model writes into its weights, and everybody's results of it are wrong.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,6 +29,8 @@ from ..programs import evaluate
 from .instructions import chosen
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ...report.contestants.models import Subject
     from ...report.rounds import ModelRow
 
@@ -79,26 +87,29 @@ def models(
         torch.set_num_threads(threads)
     rows: list[ModelRow] = []
     interrupted = False
-    with Status(progress_console(quiet=quiet)) as tell, ExitStack() as stack:
-        tuned = db
-        tunes = bool(trials or minutes or tuned_first)
-        if db is None and tunes:
-            tuned = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "records.db"
-        start = time.perf_counter()
-        try:
-            for n, name in enumerate([*wanted, *(files or ())]):
-                spent = time.perf_counter() - start
-                left = f", {spent / n * (len(wanted) + len(files or ()) - n) / 60:.0f} min left" if n else ""
-                label = f"{n + 1} of {len(wanted) + len(files or ())}{left}"
-                try:
-                    model, args = ours.create(name, small=small) if n < len(wanted) else made_by(name)
-                except ModuleNotFoundError as error:
-                    raise ContestantError(f"{name} needs a package: {error}") from error
+    sources = [*wanted, *(files or ())]
+    if len(sources) > 1:
+        options = [
+            f"--against={against}", f"--trials={trials}", f"--seconds={seconds}", *["--tune"] * tuned_first,
+            *["--small"] * small, *["--quiet"] * quiet, *([f"--minutes={minutes}"] if minutes else []),
+            *([f"--db={db}"] if db else []), *([f"--threads={threads}"] if threads else []),
+        ]  # fmt: skip
+        rows, interrupted = each_in_a_process(sources, len(wanted), options, progress_console(quiet=quiet))
+    elif sources:
+        with Status(progress_console(quiet=quiet)) as tell, ExitStack() as stack:
+            tuned = db
+            tunes = bool(trials or minutes or tuned_first)
+            if db is None and tunes:
+                tuned = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "records.db"
+            name = sources[0]
+            try:
+                model, args = ours.create(name, small=small) if wanted else made_by(name)
                 subject = Subject(name.rpartition("/")[2], model, args)
-                shown = partial(say, tell, label)
-                rows.append(compare(subject, others, tuned, tunes, trials, minutes, seconds, shown))
-        except KeyboardInterrupt:
-            interrupted = True
+                rows.append(compare(subject, others, tuned, tunes, trials, minutes, seconds, tell))
+            except ModuleNotFoundError as error:
+                raise ContestantError(f"{name} needs a package: {error}") from error
+            except KeyboardInterrupt:
+                interrupted = True
     show(rows, chart, markdown)
     if as_json:
         from ...report.model_table import OURS, means
@@ -115,8 +126,37 @@ def models(
         raise ContestantError("\n".join(f"{row.name}: {row.absent.get('untuned')}" for row in wrong))
 
 
-def say(tell: Any, label: str, text: str) -> None:
-    tell(f"{text} ({label})")
+def each_in_a_process(
+    sources: Sequence[str], named: int, options: Sequence[str], console: Console
+) -> tuple[list[ModelRow], bool]:
+    """What this command gives for each source (the first of them are `named`, the others files), and whether
+    it was interrupted. A contestant that takes its process down costs the row of its model alone."""
+    from ...report.rounds import ModelRow
+
+    rows: list[ModelRow] = []
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as directory:
+        for n, source in enumerate(sources):
+            left = (
+                f", {(time.perf_counter() - start) / n * (len(sources) - n) / 60:.0f} min left" if n else ""
+            )
+            console.print(
+                f"{source} ({n + 1} of {len(sources)}{left})", markup=False, highlight=False, soft_wrap=True
+            )
+            report = Path(directory) / f"{n}.json"
+            what = [source] if n < named else ["--models", source]
+            command = [sys.executable, "-m", "metaschedule", "bench", "models", *what, *options]
+            child = subprocess.Popen([*command, "--json", str(report)], stdout=subprocess.DEVNULL)
+            try:
+                status = child.wait()
+            except KeyboardInterrupt:  # the child has it, too, and writes what it has
+                child.wait()
+                return rows, True
+            if report.exists():
+                rows += [ModelRow(**row) for row in json.loads(report.read_text())["rows"]]
+            else:
+                rows.append(ModelRow(source, absent={"untuned": f"its process ended with status {status}"}))
+    return rows, False
 
 
 def made_by(path: str) -> tuple[Any, tuple[Any, ...]]:
