@@ -19,6 +19,7 @@ import torch
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.node import _get_qualified_name
 
 from ..cache import digest_of, identify, store
@@ -132,7 +133,8 @@ def find_functional(key: str) -> tuple[str, list[int]] | None:
 
 def keep_functional(key: str, functional: torch.fx.GraphModule, weights: Sequence[int]) -> None:
     try:
-        nodes = digest_nodes(functional)
+        with unset_fake_temporarily():  # AOTAutograd's: constants of the graph are real
+            nodes = digest_nodes(functional)
     except NoKey:
         return
     store().write(GRAPHS, key, identify({}), {"nodes": nodes, "weights": list(weights)})
