@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
+from .fused_layers import FUSED_LAYERS
 from .quantised import QUANTISED
 
 aten = torch.ops.aten
@@ -183,6 +184,7 @@ OF_TORCH = (
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **get_decompositions(OF_TORCH),
     **QUANTISED,
+    **FUSED_LAYERS,
     aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
     aten.addbmm.default: addbmm,
     aten._cdist_forward.default: cdist,
