@@ -61,7 +61,7 @@ def other_sizes(size: int) -> list[int]:
     """Sizes to compare with this one, as even as it is.
 
     >>> other_sizes(224), other_sizes(37), other_sizes(1)
-    ([352, 128], [56, 22], [2])
+    ([320, 128], [56, 22], [2])
     """
     even = min(32, size & -size)
     found = [max(1, round(size * part / even)) * even for part in (1.5, 0.6)]
