@@ -21,7 +21,6 @@ from ..ir import Program
 from ..runtime.gpu.device import DeviceError, open_device
 from ..runtime.gpu.nvrtc import INSTALL as INSTALL_NVRTC
 from ..runtime.gpu.nvrtc import compile_cuda, load_nvrtc
-from ..runtime.gpu.opencl import INSTALL as INSTALL_OPENCL
 from ..schedule import Schedule
 from ..script import parse
 from ..target import NoDevice, Target, resolve
@@ -58,8 +57,7 @@ def detect(kind: str) -> Finding:
         target = resolve(kind)
         return Finding(f"{kind} device", True, str(target.gpu), {"target": target.to_json()})
     except (NoDevice, ValueError) as error:
-        advice = INSTALL_OPENCL if kind == "opencl" else "NVIDIA's driver comes with the device"
-        return Finding(f"{kind} device", None, f"{error}; {advice}")
+        return Finding(f"{kind} device", None, str(error))
 
 
 def check_nvrtc() -> Finding:

@@ -16,7 +16,8 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ..validation import check_arguments
-from .detect_gpu import NoDevice, detect_cuda, detect_opencl
+from .detect_gpu import detect_cuda, detect_opencl
+from .gpu import NoDevice
 from .target import Target
 
 CPU = Path("/sys/devices/system/cpu")

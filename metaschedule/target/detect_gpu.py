@@ -12,18 +12,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from .gpu import Gpu
+from .gpu import Gpu, NoDevice
 from .gpus import assume_architecture, describe, rates
+from .opencl_devices import find_opencl
 
 # CUdevice_attribute of the driver's interface.
 MAX_THREADS, MAX_SHARED, WARP, CLOCK_KHZ, MULTIPROCESSORS = 1, 8, 10, 13, 16
 MEMORY_KHZ, BUS_BITS, L2, RESIDENT_THREADS, MAJOR, MINOR = 36, 37, 38, 39, 75, 76
 SHARED, REGISTERS, SHARED_OPTIN, RESIDENT_BLOCKS, RESERVED_SHARED = 81, 82, 97, 106, 111
+OPENCL_CPU = 2  # CL_DEVICE_TYPE_CPU
 DRIVERS = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
-
-
-class NoDevice(ValueError):
-    """There is no device of the kind asked for; the message says what is missing."""
 
 
 @cache
@@ -93,22 +91,9 @@ def describe_cuda(driver: Any, ordinal: int) -> Gpu:
 
 @cache
 def detect_opencl() -> Gpu:
-    """The first OpenCL device, GPUs before others."""
-    try:
-        import pyopencl
-    except ImportError as error:
-        wanted = "pip install pyopencl, and pocl-binary-distribution where there is no GPU"
-        raise NoDevice(f"OpenCL needs the package pyopencl ({wanted}): {error}") from error
-    try:
-        devices = [device for platform in pyopencl.get_platforms() for device in platform.get_devices()]
-    except pyopencl.Error as error:
-        raise NoDevice(
-            f"OpenCL has no platform here (pip install pocl-binary-distribution): {error}"
-        ) from error
-    if not devices:
-        raise NoDevice("OpenCL has no device here (pip install pocl-binary-distribution)")
-    device = min(devices, key=lambda device: bool(device.type & pyopencl.device_type.CPU))
-    return describe_opencl(device, is_cpu=bool(device.type & pyopencl.device_type.CPU))
+    """The first OpenCL device that compiles a kernel, GPUs before others."""
+    device = find_opencl()
+    return describe_opencl(device, is_cpu=bool(device.type & OPENCL_CPU))
 
 
 def describe_opencl(device: Any, is_cpu: bool) -> Gpu:

@@ -12,6 +12,10 @@ from typing import Any, Literal
 Language = Literal["cuda", "opencl"]
 
 
+class NoDevice(ValueError):
+    """There is no device of the kind asked for; the message says what is missing."""
+
+
 @dataclass(frozen=True)
 class Gpu:
     """One GPU. Sizes are in bytes, registers have 32 bits, rates are per clock of one multiprocessor.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,13 @@ def draw(program: ms.ir.Program, target: str, count: int, seed: int = 0) -> Iter
         yield sch
 
 
+@cache
+def find_result(program: ms.ir.Program) -> np.ndarray:
+    return np.asarray(ms.interpret(program, *random_inputs(program)))
+
+
 def assert_right(got: Any, program: ms.ir.Program, why: str) -> None:
-    wanted = np.asarray(ms.interpret(program, *random_inputs(program)))
+    wanted = find_result(program)
     scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4 * scale, err_msg=why)
 

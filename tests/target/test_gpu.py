@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -136,7 +138,7 @@ class FakeDriver:
 @pytest.fixture
 def forget(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Devices are looked for again, and not remembered."""
-    for name in ("detect_cuda", "detect_opencl"):
+    for name in ("detect_cuda", "detect_opencl", "find_opencl"):
         monkeypatch.setattr(detect_gpu, name, getattr(detect_gpu, name).__wrapped__)
     return monkeypatch
 
@@ -183,7 +185,7 @@ def test_without_a_device_the_message_says_what_to_do(
 
 def test_without_pyopencl_the_message_says_what_to_install(forget: pytest.MonkeyPatch) -> None:
     forget.setitem(__import__("sys").modules, "pyopencl", None)
-    with pytest.raises(NoDevice, match="pip install pyopencl"):
+    with pytest.raises(NoDevice, match=r"pip install 'metaschedule\[opencl\]'"):
         resolve("opencl")
 
 
@@ -212,3 +214,51 @@ def test_the_opencl_device_of_this_machine() -> None:
 def test_kernels_of_a_gpu_need_one(forget: pytest.MonkeyPatch) -> None:
     if native().arch and detect_gpu.load_driver() is None:
         assert "no CUDA device" in missing_features(resolve("cuda:sm_86"))[0]
+
+
+def test_a_device_that_compiles_nothing_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    cl = pytest.importorskip("pyopencl")
+    from metaschedule.target import opencl_devices
+
+    class Device(SimpleNamespace):
+        platform = SimpleNamespace(version="OpenCL 3.0 Old")
+
+    old, new = Device(name="old", type=cl.device_type.GPU), Device(name="new", type=cl.device_type.CPU)
+    monkeypatch.setattr(
+        opencl_devices, "list_platforms", lambda cl: [SimpleNamespace(get_devices=lambda: found)]
+    )
+    monkeypatch.setattr(
+        opencl_devices, "why_useless", lambda device: "old compiles nothing" if device is old else None
+    )
+    find = opencl_devices.find_opencl.__wrapped__
+    found = [new, old]
+    assert find() is new
+    found = [old]
+    with pytest.raises(NoDevice, match="old compiles nothing; .*pip install"):
+        find()
+
+
+def test_an_opencl_that_pip_installed_is_found_beside_those_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from metaschedule.target import opencl_devices
+
+    for name in opencl_devices.CHOSEN:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "libother.so").touch()
+    (tmp_path / "other.icd").write_text("libother.so\n")
+    seen = {}
+
+    def get_platforms() -> list[Any]:
+        vendors = Path(os.environ["OCL_ICD_VENDORS"])
+        seen.update({file.name: file.read_text().strip() for file in vendors.iterdir()})
+        return []
+
+    monkeypatch.setattr(opencl_devices, "find_intel_library", lambda: tmp_path / "libintelocl.so")
+    monkeypatch.setattr(opencl_devices, "list_vendor_files", lambda: [tmp_path / "other.icd"])
+    assert opencl_devices.list_platforms(SimpleNamespace(get_platforms=get_platforms)) == []
+    assert seen == {
+        "other.icd": str(tmp_path / "libother.so"),
+        "intel-of-pip.icd": str(tmp_path / "libintelocl.so"),
+    }
+    assert "OCL_ICD_VENDORS" not in os.environ

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from metaschedule.ir import dense_strides, numpy_dtype
+from metaschedule.target import NoDevice
+from metaschedule.target.opencl_devices import find_opencl, import_pyopencl, why_useless
 
 from ..kernel import ArgSpec
 from .device import Device, DeviceError
 from .program import DeviceProgram, Launch
-
-INSTALL = "pip install 'metaschedule[opencl]' (pyopencl, and PoCL, which runs kernels on the CPU)"
-
-PROBE = "__kernel void probe(__global int* x) { *x = 1; }"
 
 
 class OpenCL(Device):
@@ -24,45 +22,26 @@ class OpenCL(Device):
 
     def __init__(self, queue: Any = None) -> None:
         try:
-            import pyopencl as cl
-        except ImportError as error:
-            raise DeviceError(f"OpenCL needs the package pyopencl: {INSTALL}") from error
-        self.cl: Any = cl
+            cl = self.cl = import_pyopencl()
+            device = queue.device if queue else find_opencl()
+        except NoDevice as error:
+            raise DeviceError(str(error)) from error
+        if queue is not None and (complaint := why_useless(device)):
+            raise DeviceError(complaint)
         timed = cl.command_queue_properties.PROFILING_ENABLE
-        if queue is None:
-            queue = cl.CommandQueue(cl.Context([self.first_device()]), properties=timed)
-        self.queue, self.context = queue, queue.context
-        self.key = ("opencl", queue.int_ptr)
-        self.context_key = ("opencl", queue.context.int_ptr, queue.device.int_ptr)
-        self.alignment = max(16, queue.device.mem_base_addr_align // 8)
+        # Kept here because in Intel's OpenCL a queue does not keep its context.
+        self.context = queue.context if queue else cl.Context([device])
+        self.queue = queue or cl.CommandQueue(self.context, properties=timed)
+        self.key = ("opencl", self.queue.int_ptr)
+        self.context_key = ("opencl", self.context.int_ptr, device.int_ptr)
+        self.alignment = max(16, device.mem_base_addr_align // 8)
         # Launches are timed by a queue that can tell.
-        self.clock = queue if queue.properties & timed else cl.CommandQueue(self.context, properties=timed)
-        self.check_compiler()
-        self.any_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        properties = self.queue.properties
+        self.clock = self.queue if properties & timed else cl.CommandQueue(self.context, properties=timed)
+        self.any_order = bool(properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
 
     def shares_memory_with(self, other: Device) -> bool:
         return isinstance(other, OpenCL) and other.context == self.context
-
-    def check_compiler(self) -> None:
-        """That it compiles anything: one that is older than the CPU that it compiles for may not."""
-        device = self.queue.device
-        try:
-            self.cl.Program(self.context, PROBE).build(devices=[device])
-        except self.cl.RuntimeError as error:
-            lines = [line.strip() for line in str(error).splitlines() if "error:" in line]
-            raise DeviceError(
-                f"the OpenCL compiler of {device.name} ({device.platform.version.strip()}) compiles nothing"
-                f"{': ' if lines else ''}{'; '.join(lines)}; a newer version, or another OpenCL, is needed"
-            ) from error
-
-    def first_device(self) -> Any:
-        try:
-            devices = [d for platform in self.cl.get_platforms() for d in platform.get_devices()]
-        except self.cl.Error as error:
-            raise DeviceError(f"no OpenCL platform here: {INSTALL}") from error
-        if not devices:
-            raise DeviceError(f"no OpenCL device here: {INSTALL}")
-        return min(devices, key=lambda d: bool(d.type & self.cl.device_type.CPU))
 
     def compile(self, program: DeviceProgram) -> dict[str, Any]:
         source = program.sources["opencl"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ SHAPES = {"b": 1, "n": 33, "m": 17, "k": 9}
 
 
 @pytest.fixture
-def queue() -> Any:
+def queue() -> Iterator[Any]:
     opencl()
     import pyopencl as cl
 
     from metaschedule.runtime.gpu.device import open_device
 
     device: Any = open_device("opencl")
-    return cl.CommandQueue(cl.Context([device.queue.device]))  # another context than ours
+    context = cl.Context([device.queue.device])  # another than ours
+    yield cl.CommandQueue(context)
+    del context  # which the queue may not keep
 
 
 def product() -> tuple[ms.runtime.Executable, np.ndarray, np.ndarray]:
@@ -80,7 +83,8 @@ def test_what_does_not_fit_is_refused(queue: Any) -> None:
         exe(there, there)
     with pytest.raises(TypeError, match="expected dtype float32"):
         exe(array.to_device(queue, x.astype("float64")), there)
-    other = cl.CommandQueue(cl.Context([queue.device]))
+    context = cl.Context([queue.device])
+    other = cl.CommandQueue(context)
     with pytest.raises(ValueError, match="arrays on several devices"):
         exe(array.to_device(other, x), there)
     square = ms.build(bound_product(ms.workloads.create("GMM", b=1, n=8, m=8, k=8)), target="opencl")
@@ -94,7 +98,9 @@ def test_a_compiler_that_compiles_nothing_is_named(monkeypatch: pytest.MonkeyPat
     opencl()
     from metaschedule.runtime.gpu import device
     from metaschedule.runtime.gpu import opencl as module
+    from metaschedule.target import opencl_devices
 
-    monkeypatch.setattr(module, "PROBE", "this is not OpenCL")
+    ours: Any = device.open_device("opencl")
+    monkeypatch.setattr(opencl_devices, "PROBE", "this is not OpenCL")
     with pytest.raises(device.DeviceError, match="compiles nothing: .*error"):
-        module.OpenCL()
+        module.OpenCL(ours.queue)
