@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .. import ir
 from .access import Access
 from .definitions import determines, split_digits
-from .form import Form, Iteration, bound_form, variables
+from .form import Iteration, bound_form, variables
 from .instance import WIDE, Instance, Linear
 from .nest import Nest
 from .system import System
@@ -141,17 +141,10 @@ def place_range(
     form, count = bound_form(indices[0], iters), ir.as_int(indices[1])
     if form is None or count is None:
         return None
-    known = view.placed.get((form, cut))
-    if known is None and (form, cut) not in view.placed:
-        known = view.placed[form, cut] = place(view, form, cut)
-    return known if known is None or count == 1 else known._replace(high=known.high + count - 1)
-
-
-def place(view: View, form: Form, cut: bool) -> Placed | None:
     s = view.s
     fixed: dict[Hashable, int] = {}
     moving: dict[ir.Var, int] = {}
-    low = high = form.const
+    low, high = form.const, form.const + count - 1
     waiting = list(form.terms)
     while waiting:
         x, c = waiting.pop()

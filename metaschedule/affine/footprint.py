@@ -22,7 +22,7 @@ from .definitions import are_independent, consists_of, is_definition_test
 from .form import Iteration, form_of, iteration, variables
 from .instance import WIDE
 from .nest import ROOT
-from .view import INSIDE, MIXED, OUTSIDE, Interval, View, fills
+from .view import INSIDE, MIXED, OUTSIDE, Interval, View
 
 
 def footprint(view: View, access: Access) -> list[Interval]:
@@ -37,13 +37,13 @@ def unite(view: View, a: Interval, b: Interval) -> Interval | None:
     """An interval that covers two; None where they cannot be compared."""
     if a.terms == b.terms and is_same_expr(a.other, b.other):
         low = min(a.offset, b.offset)
-        return Interval(a.terms, low, max(a.end, b.end) - low, a.other, dense=False)
+        return Interval(a.terms, low, max(a.end, b.end) - low, a.other)
     # Starts that move apart: constant ends of both, if they are known.
     (low, high), (least, most) = view.bounds(a), view.bounds(b)
     if low is None or high is None or least is None or most is None:
         return None
     first = min(low, least)
-    return Interval({}, first, max(high + a.extent, most + b.extent) - first, dense=False)
+    return Interval({}, first, max(high + a.extent, most + b.extent) - first)
 
 
 def is_same_expr(a: ir.Expr | None, b: ir.Expr | None) -> bool:
@@ -187,10 +187,20 @@ def dense_sums(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list
                 return None
             ranging.append(var)
             steps.append((c, extent))
-        if not fills(steps, 1):
+        if not fills(steps):
             return None
         found.append(Interval(terms, offset, 1 + sum([c * (n - 1) for c, n in steps])))
     return found if are_independent(s, ranging) else None
+
+
+def fills(terms: list[tuple[int, int]]) -> bool:
+    """Whether sums of terms of (factor, number of values) leave no holes."""
+    reach = 1
+    for factor, count in sorted(terms):
+        if count > 1 and factor > reach:
+            return False
+        reach += factor * (max(count, 1) - 1)
+    return True
 
 
 def dense_map(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list[Interval] | None:

@@ -150,5 +150,5 @@ def preimage(
         count = None if hull is None else view.domain.bounds(hull[1])[1]
         if hull is not None and count is not None:
             start = ir.as_int(hull[0])
-            found[var] = Interval({}, start or 0, max(count, 0), hull[0] if start is None else None, False)
+            found[var] = Interval({}, start or 0, max(count, 0), hull[0] if start is None else None)
     return found

@@ -2,22 +2,20 @@
 
 A `View` is a place: the loops around it are *outside* and stand still, the loops below are *inside* and
 range. Variables that have a definition are kept whole where all their loops are on one side: then a tile
-whose loops were split again, fused or guarded is still one number, and nothing is expanded. `span` is what an
-index covers as the loops inside range.
+whose loops were split again, fused or guarded is still one number, and nothing is expanded. `interval` is
+what an index covers as the loops inside range.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from .. import ir
 from ..arith import Domain, relax
 from .constraint import upper_limits
 from .definitions import FusedDigit, Split
-from .form import Form, Iteration, bound_form
+from .form import Iteration, bound_form
 from .interned import plus, times
 from .nest import ROOT, Key, Nest
 
@@ -32,7 +30,6 @@ class Interval:
     offset: int
     extent: int
     other: ir.Expr | None = None  # what is not linear
-    dense: bool = True  # whether all values in between are taken, for every value of the variables
 
     @property
     def start(self) -> ir.Expr:
@@ -50,7 +47,7 @@ class Interval:
         return by if self.is_fixed and not self.offset else plus(self.start, by)
 
     def move(self, offset: int) -> Interval:
-        return Interval(self.terms, self.offset + offset, self.extent, self.other, self.dense)
+        return Interval(self.terms, self.offset + offset, self.extent, self.other)
 
     @property
     def end(self) -> int:
@@ -62,7 +59,7 @@ class View:
     """A place: a loop, or the body of a block or of the program. A loop there may be *moving*: it is neither
     outside nor inside, and questions are about its different iterations."""
 
-    __slots__ = ("definitions", "key", "moving", "outside", "placed", "s", "sides")
+    __slots__ = ("definitions", "key", "moving", "outside", "s", "sides")
 
     def __init__(self, s: Nest, key: Key, moving: ir.Var | None = None) -> None:
         self.s, self.key, self.moving = s, key, moving
@@ -73,7 +70,6 @@ class View:
             if isinstance(key, ir.Var):
                 self.outside.add(key)
         self.sides: dict[ir.Var, int] = {} if moving is None else {moving: MOVING}
-        self.placed: dict[tuple[Form, bool], Any] = {}  # memory of `alias.place_range`
 
     # --- which side ---
 
@@ -134,7 +130,7 @@ class View:
             factor *= size
         return True
 
-    # --- spans ---
+    # --- intervals ---
 
     def values(self, var: ir.Var, block: ir.Block | None) -> int | None:
         """How many values from 0 on a variable takes, in the instances of a block that its tests let run."""
@@ -174,7 +170,6 @@ class View:
             return self.relax_interval(start, extent, block, iters, size)
         terms, inner, low = found
         high = low + width - 1
-        steps: list[tuple[int, int]] = []
         for var, c in inner.items():
             count = self.values(var, block)
             if count is None:
@@ -184,14 +179,13 @@ class View:
                 low += reach
             else:
                 high += reach
-            steps.append((abs(c), count))
-        return Interval(terms, low, high - low + 1, dense=fills(steps, width))
+        return Interval(terms, low, high - low + 1)
 
     def relax_interval(
         self, start: ir.Expr, extent: ir.Expr, block: ir.Block, iters: Iteration, size: int
     ) -> Interval:
         """What is no sum, by the general analysis."""
-        s, whole = self.s, Interval({}, 0, size, dense=False)
+        s, whole = self.s, Interval({}, 0, size)
         first, width = s.resolve(ir.substitute(start, iters)), s.resolve(ir.substitute(extent, iters))
         outer, inner = Domain(), {}
         for var in s.loops_around(block.name):
@@ -212,35 +206,35 @@ class View:
             return whole
         number = ir.as_int(low[0])
         if number is not None:
-            return Interval({}, number, max(most, 0), dense=False)
-        return Interval({}, 0, max(most, 0), other=low[0], dense=False)
+            return Interval({}, number, max(most, 0))
+        return Interval({}, 0, max(most, 0), other=low[0])
 
-    def bounds(self, span: Interval) -> tuple[int | None, int | None]:
+    def bounds(self, x: Interval) -> tuple[int | None, int | None]:
         """Least and greatest first value as the loops outside range; None: not known."""
-        low = high = span.offset
-        for var, c in span.terms.items():
+        low = high = x.offset
+        for var, c in x.terms.items():
             count = self.values(var, None)
             if count is None:
                 return None, None
             reach = c * (max(count, 1) - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
-        if span.other is not None:
-            a, b = self.domain.bounds(span.other)
+        if x.other is not None:
+            a, b = self.domain.bounds(x.other)
             return None if a is None else low + a, None if b is None else high + b
         return low, high
 
     def same_start(self, a: Interval, b: Interval) -> bool:
-        """Whether two spans certainly start at one place, but for their offsets."""
+        """Whether two intervals certainly start at one place, but for their offsets."""
         if a.other is not b.other and (
             a.other is None or b.other is None or not ir.same_expr(a.other, b.other)
         ):
             return False
         return a.terms == b.terms or self.loops_of(a) == self.loops_of(b)
 
-    def loops_of(self, span: Interval) -> dict[ir.Var, int]:
+    def loops_of(self, x: Interval) -> dict[ir.Var, int]:
         """The terms of an interval in terms of loops and digits of fused loops, where that is possible."""
         terms: dict[ir.Var, int] = {}
-        waiting = list(span.terms.items())
+        waiting = list(x.terms.items())
         while waiting:
             var, factor = waiting.pop()
             known = self.definitions.get(var)
@@ -253,15 +247,15 @@ class View:
                 waiting.append((digit, factor))
                 factor *= self.s.fixed_extent(digit) or 0
             if not factor:
-                return span.terms
+                return x.terms
         return {v: c for v, c in terms.items() if c}
 
     def is_same(self, a: Interval, b: Interval) -> bool:
         return a.offset == b.offset and a.extent == b.extent and self.same_start(a, b)
 
-    def is_within(self, span: Interval, outer: Interval) -> bool:
-        """Whether the values of a span are certainly all among those of another."""
-        return outer.offset <= span.offset and span.end <= outer.end and self.same_start(span, outer)
+    def is_within(self, x: Interval, outer: Interval) -> bool:
+        """Whether the values of an interval are certainly all among those of another."""
+        return outer.offset <= x.offset and x.end <= outer.end and self.same_start(x, outer)
 
     @property
     def domain(self) -> Domain:
@@ -274,16 +268,6 @@ class View:
 def stride_of(s: Nest, part: FusedDigit) -> int | None:
     extents = [s.fixed_extent(d) for d in part.digits[part.index + 1 :]]
     return None if None in extents else math.prod([n for n in extents if n is not None])
-
-
-def fills(terms: Iterable[tuple[int, int]], width: int) -> bool:
-    """Whether sums of (factor, number of values), and `width` values from each on, leave no holes."""
-    reach = width
-    for factor, count in sorted(terms):
-        if count > 1 and factor > reach:
-            return False
-        reach += factor * (max(count, 1) - 1)
-    return True
 
 
 def iterator_extent(s: Nest, key: Key, var: ir.Var) -> int | None:

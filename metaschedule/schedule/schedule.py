@@ -172,7 +172,7 @@ class Schedule(
             )
         if results:
             for handle, result in zip(step.outputs, results):
-                if type(handle) is not kind_of(result):
+                if type(handle) is not KINDS.get(type(result), ExprRV):
                     raise ScheduleError(
                         f"{primitive.op}, instruction {n}: {handle} stands for {result!r}, of another kind",
                         help="the trace has been altered: a block is b0, a loop l0, a number v0",
@@ -221,7 +221,7 @@ class Schedule(
     def _record(self, primitive: Primitive, results: tuple[Any, ...], decision: Decision) -> tuple[Any, ...]:
         handles: list[Handle] = []
         for result in results:
-            handle = kind_of(result)(self._handles)
+            handle = KINDS.get(type(result), ExprRV)(self._handles)
             self._handles += 1
             self.state.values[handle] = result
             handles.append(handle)
@@ -229,6 +229,7 @@ class Schedule(
         return tuple(handles)
 
 
-def kind_of(result: Any) -> type[Handle]:
-    """The kind of handle that stands for the result of a step."""
-    return LoopRV if isinstance(result, ir.Var) else BlockRV if isinstance(result, str) else ExprRV
+KINDS: dict[type, type[Handle]] = {
+    ir.Var: LoopRV,
+    str: BlockRV,
+}  # by the result of a step; others are numbers

@@ -48,7 +48,8 @@ class State:
         self.known_leaves: dict[ir.Var, tuple[ir.Var, ...]] = {}
         self.extents: dict[ir.Var, ir.Expr] = {}  # of loops and of variables that have a definition
         self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
-        # Which nodes use a buffer, and what each uses: `analysis/effects.py` looks at those that changed.
+        # Which nodes use a buffer, and what each uses: `analysis/effects.py` looks at those that changed. Plain
+        # loops use none, and are most of what changes.
         self.users: dict[ir.Buffer, frozenset[Key]] = {}
         self.used: dict[Key, frozenset[ir.Buffer]] = {}
         self.changed: set[Key] = set()
@@ -65,7 +66,7 @@ class State:
         new.parent, new.values = self.parent.copy(), self.values.copy()
         new.definitions, new.extents = self.definitions.copy(), self.extents.copy()
         new.users, new.used, new.changed = self.users.copy(), self.used.copy(), self.changed.copy()
-        new.known_leaves = {}
+        new.known_leaves = self.known_leaves  # `define` makes another
         return new
 
     def adopt(self, fork: State) -> None:
@@ -340,7 +341,8 @@ class State:
 
     def forget(self, key: Key) -> None:
         del self.nodes[key], self.children[key], self.parent[key]
-        self.changed.add(key)
+        if key in self.used:
+            self.changed.add(key)
 
     def nest(self, loops: Iterable[ir.For], body: Iterable[Key]) -> ir.Var:
         """Enter loops, each the only child of the one before, around nodes; gives the outermost."""
@@ -356,7 +358,8 @@ class State:
     def set_node(self, key: Key, node: Any) -> None:
         """Put a record in, or another in its place."""
         self.nodes[key] = node
-        self.changed.add(key)
+        if not is_plain_loop(node) or key in self.used:
+            self.changed.add(key)
 
     def update(self, key: Key, **fields: Any) -> None:
         """Replace fields of a record."""
@@ -485,6 +488,11 @@ class _Resolve(ir.Substitute):
                 sizes[known.index],
             )
         return ((known.whole, digit, 1, count),)
+
+
+def is_plain_loop(node: ir.Stmt) -> bool:
+    """Whether a node is a loop of constant extent, as most are."""
+    return type(node) is ir.For and type(node.extent) is ir.Const
 
 
 @lru_cache(maxsize=16384)

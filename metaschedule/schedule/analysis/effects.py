@@ -7,14 +7,14 @@ decides whether an expression may be evaluated at another place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ... import ir
 from ...affine.access import Access, accesses_of
 from ...affine.definitions import leaf_loops_by_kind
-from ..state import ROOT, Key, State
+from ..state import ROOT, Key, State, is_plain_loop
 from .block_dependence import order_matters
 
 Buffers = frozenset[ir.Buffer]
@@ -37,11 +37,6 @@ class Touch:
 
 
 NOTHING = Touch(NONE, NONE, NONE)
-
-
-def is_plain_loop(node: ir.Stmt) -> bool:
-    """Whether a node is a loop of constant extent, as most are."""
-    return type(node) is ir.For and type(node.extent) is ir.Const
 
 
 def touch(node: ir.Stmt) -> Touch:
@@ -81,7 +76,7 @@ def users(s: State, buffer: ir.Buffer) -> frozenset[Key]:
     for key in s.changed:
         node = s.nodes.get(key)
         found = NONE
-        if node is not None and not is_plain_loop(node):
+        if node is not None:
             touched = touch(node)
             found = touched.reads | touched.writes | touched.loaded
         known = s.used.pop(key, NONE)
@@ -108,14 +103,15 @@ class Effect:
     reads: Buffers
     writes: Buffers
     outside: bool  # an extent, a condition, a binding, a statement that is in no block
-    place: Place
+    is_field: bool = False  # done before what is below the node
 
     def describe(self) -> str:
         return f"block {self.key!r}" if isinstance(self.key, str) else "a statement outside of blocks"
 
 
-def place_of(s: State, key: Key) -> Place:
-    """Of what a node does itself; places compare as the program runs."""
+def place_of(s: State, what: Key | Effect) -> Place:
+    """Of an effect, or of what a node does itself; places compare as the program runs."""
+    key, last = (what.key, not what.is_field) if isinstance(what, Effect) else (what, True)
     way: list[int] = []
     while key is not ROOT:
         parent = s.parent[key]
@@ -124,34 +120,39 @@ def place_of(s: State, key: Key) -> Place:
                 way.append(n)
                 break
         key = parent
-    return tuple(reversed(way)), True
+    way.reverse()
+    return tuple(way), last
 
 
 def effects_of(s: State, key: Key) -> Iterator[Effect]:
     """What a node touches: what its fields load, then what it does if nothing is below it."""
-    node, place = s.nodes[key], place_of(s, key)
+    node = s.nodes[key]
     touched = touch(node)
     if touched.loaded:
-        yield Effect(key, touched.loaded, NONE, True, (place[0], False))
+        yield Effect(key, touched.loaded, NONE, True, is_field=True)
     if not s.children[key]:
-        yield Effect(key, touched.reads, touched.writes, not isinstance(node, ir.Block), place)
+        yield Effect(key, touched.reads, touched.writes, not isinstance(node, ir.Block))
 
 
-def touching(s: State, buffers: Iterable[ir.Buffer]) -> list[Effect]:
-    """All that reads or writes some buffers, in program order."""
+def touching(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
+    """All that reads or writes some buffers, in no order."""
     keys = {key for buffer in buffers for key in users(s, buffer)}
-    found = [effect for key in keys for effect in effects_of(s, key)]
-    return sorted(found, key=lambda effect: effect.place) if len(found) > 1 else found
+    return [effect for key in keys for effect in effects_of(s, key)]
 
 
 def writers(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
     """All that writes some buffers, in program order."""
-    return [effect for effect in touching(s, buffers) if not effect.writes.isdisjoint(buffers)]
+    return in_order(s, [x for x in touching(s, buffers) if not x.writes.isdisjoint(buffers)])
 
 
 def readers(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
     """All that reads some buffers, in program order."""
-    return [effect for effect in touching(s, buffers) if not effect.reads.isdisjoint(buffers)]
+    return in_order(s, [x for x in touching(s, buffers) if not x.reads.isdisjoint(buffers)])
+
+
+def in_order(s: State, effects: list[Effect]) -> list[Effect]:
+    """Effects as the program runs; mostly there is one."""
+    return sorted(effects, key=lambda x: place_of(s, x)) if len(effects) > 1 else effects
 
 
 def shared_variables(s: State, a: Key, b: Key) -> set[ir.Var]:
@@ -175,7 +176,7 @@ def why_sources_change(s: State, sources: Set[ir.Buffer], reader: Key, parallel:
     settled: set[tuple[Key, Key]] = set()
     for event in writers(s, sources):
         for buffer in event.writes & sources:
-            if event.place >= place:
+            if place_of(s, event) >= place:
                 return f"{buffer.name} is written again by {event.describe()}"
             why = why_not_stable(s, event, reader, parallel, settled)
             if why:
@@ -210,10 +211,10 @@ def why_not_stable(
     if shared & leaf_loops_by_kind(s, block)[1]:
         return f"the reduction of {writer.describe()} goes on around {reader!r}"
     for event in writers(s, writer.reads):
-        if event.place > writer.place and shared_variables(s, event.key, writer.key):
+        here, there = place_of(s, writer), place_of(s, event)
+        if there > here and shared_variables(s, event.key, writer.key):
             return f"{event.describe()} changes what it is computed from"
-        before = event.place < writer.place
-        if before and (why := why_not_stable(s, event, writer.key, parallel, settled)):
+        if there < here and (why := why_not_stable(s, event, writer.key, parallel, settled)):
             return why
     return None
 

@@ -14,13 +14,13 @@ def check_readers(s: State, block: Block) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
     place = place_of(s, block.name)
     for event in readers(s, touch(block).writes):
-        if event.place < place:
+        if place_of(s, event) < place:
             raise ScheduleError(
                 f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
                 marks={block.name: "stores it"},
             )
         reducing = leaf_loops_by_kind(s, block)[1]
-        if event.place > place and reducing & shared_variables(s, event.key, block.name):
+        if place_of(s, event) > place and reducing & shared_variables(s, event.key, block.name):
             raise ScheduleError(
                 f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
                 marks={block.name: "reduces"},
@@ -36,7 +36,7 @@ def find_producers(s: State, block: Block, loop: Var, meeting: Key) -> tuple[lis
     producers: list[str] = []
     partial: list[str] = []
     for event in writers(s, sources):
-        if event.key is block.name or event.place < start:
+        if event.key is block.name or place_of(s, event) < start:
             continue
         within = isinstance(event.key, str) and s.is_below(event.key, branch)
         if not within or event.outside:

@@ -89,7 +89,7 @@ class ComputeInline(Primitive):
             check_one_scope(s, event, block, buffer)
             reader: ir.Block = s.nodes[event.key]
             marks: dict[Any, str] = {block.name: f"writes {buffer.name}", reader.name: f"reads {buffer.name}"}
-            if event.place < place:
+            if place_of(s, event) < place:
                 raise ScheduleError(f"block {reader.name!r} runs before block {block.name!r}", marks)
             if not reader.iters:
                 raise ScheduleError(f"block {reader.name!r}, which reads {buffer.name}, is opaque", marks)

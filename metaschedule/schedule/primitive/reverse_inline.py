@@ -11,6 +11,7 @@ from ...arith import simplify
 from ...errors import ScheduleError
 from ..analysis.block_dependence import order_matters
 from ..analysis.effects import (
+    in_order,
     place_of,
     readers,
     shared_variables,
@@ -107,7 +108,7 @@ class ReverseComputeInline(Primitive):
         producer: ir.Block = s.nodes[last.key]
         buffer = next(r.buffer for r in producer.writes if r.buffer in read)
         check_only_writer(s, buffer, producer)
-        if place_of(s, block.name) < last.place:
+        if place_of(s, block.name) < place_of(s, last):
             raise ScheduleError(
                 f"block {block.name!r} runs before block {producer.name!r}",
                 marks={block.name: f"reads {buffer.name}", producer.name: f"writes {buffer.name}"},
@@ -160,11 +161,11 @@ class ReverseComputeInline(Primitive):
                 marks={block.name: "reads it", producer.name: "is too early"},
             )
         place = place_of(s, block.name)
-        for event in touching(s, {store.buffer}):
+        for event in in_order(s, touching(s, {store.buffer})):
             writes = store.buffer in event.writes
             if event.key is block.name or not (writes or store.buffer in event.reads):
                 continue
-            if event.place < place or (writes and shared_variables(s, event.key, block.name)):
+            if place_of(s, event) < place or (writes and shared_variables(s, event.key, block.name)):
                 raise ScheduleError(
                     f"{store.buffer.name} is used before block {block.name!r} writes it",
                     marks={event.key: f"uses {store.buffer.name}", block.name: f"writes {store.buffer.name}"},
