@@ -48,8 +48,8 @@ class State:
         self.known_leaves: dict[ir.Var, tuple[ir.Var, ...]] = {}
         self.extents: dict[ir.Var, ir.Expr] = {}  # of loops and of variables that have a definition
         self.values: dict[Any, Any] = {}  # handle -> key, or the number it stands for
-        # Which nodes use a buffer, and what each uses: `analysis/effects.py` looks at those that changed. Plain
-        # loops use none, and are most of what changes.
+        # Which nodes use a buffer, and what each uses: `analysis/effects.py` looks at those that changed, but
+        # for plain loops, which use none.
         self.users: dict[ir.Buffer, frozenset[Key]] = {}
         self.used: dict[Key, frozenset[ir.Buffer]] = {}
         self.changed: set[Key] = set()
