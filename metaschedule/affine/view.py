@@ -250,13 +250,6 @@ class View:
                 return x.terms
         return {v: c for v, c in terms.items() if c}
 
-    def is_same(self, a: Interval, b: Interval) -> bool:
-        return a.offset == b.offset and a.extent == b.extent and self.same_start(a, b)
-
-    def is_within(self, x: Interval, outer: Interval) -> bool:
-        """Whether the values of an interval are certainly all among those of another."""
-        return outer.offset <= x.offset and x.end <= outer.end and self.same_start(x, outer)
-
     @property
     def domain(self) -> Domain:
         """The loops outside."""

@@ -16,20 +16,9 @@ import math
 from typing import TYPE_CHECKING
 
 from ..ir import Var
+from . import polynomial as poly
 from .interval import LEAVES, Interval, interval, quick, times
-from .polynomial import (
-    ONE,
-    Atom,
-    Composite,
-    Poly,
-    add,
-    as_constant,
-    constant,
-    multiply,
-    scale,
-    shift,
-    split,
-)
+from .polynomial import ONE, Atom, Composite, Poly
 
 if TYPE_CHECKING:
     from .domain import Domain
@@ -56,7 +45,7 @@ def upper(p: Poly, domain: Domain, goal: int | None = None) -> int | None:
         if goal is not None and best <= goal:
             return best
         best = -best
-    found = search_bound(scale(p, -1), domain, None if goal is None else -goal, best, final)
+    found = search_bound(poly.scale(p, -1), domain, None if goal is None else -goal, best, final)
     return None if found is None else -found
 
 
@@ -66,7 +55,7 @@ def both(p: Poly, domain: Domain) -> Interval:
     if final and not facts_matter(p, domain):
         return low, high
     low = search_bound(p, domain, None, low, final)
-    high = search_bound(scale(p, -1), domain, None, None if high is None else -high, final)
+    high = search_bound(poly.scale(p, -1), domain, None, None if high is None else -high, final)
     return low, None if high is None else -high
 
 
@@ -151,7 +140,7 @@ class Search:
                     continue
                 g = math.gcd(c, d)
                 by = abs(d) // g
-                found.append((add(scale(p, by), fact, -(abs(c) // g)), by))
+                found.append((poly.add(poly.scale(p, by), fact, -(abs(c) // g)), by))
         return found
 
     def pick(self, p: Poly, domain: Domain) -> Atom | None:
@@ -175,7 +164,7 @@ class Search:
 
     def alternatives(self, p: Poly, atom: Atom, domain: Domain) -> list[Cases]:
         """Ways to bound p without `atom`: each a list of cases that together cover the domain."""
-        parts = split(p, atom)
+        parts = poly.split(p, atom)
         if parts is None:
             low, high = domain.interval(atom)
             if low is None or high is None or high - low > 1:
@@ -191,11 +180,11 @@ class Search:
             return self.quotient(atom, factor, rest, sign, domain)
         if kind == "select":
             condition, a, b = args
-            yes = (add(multiply(factor, a), rest), 1, domain.case(condition))
-            no = (add(multiply(factor, b), rest), 1, domain.case(~condition))
+            yes = (poly.add(poly.multiply(factor, a), rest), 1, domain.case(condition))
+            no = (poly.add(poly.multiply(factor, b), rest), 1, domain.case(~condition))
             return [[yes, no]]
         if kind in ("min", "max"):
-            a, b = [(add(multiply(factor, x), rest), 1, domain) for x in args]
+            a, b = [(poly.add(poly.multiply(factor, x), rest), 1, domain) for x in args]
             either = sign is not None and (sign < 0) == (kind == "min")
             return [[a], [b]] if either else [[a, b]]
         if kind == "div":
@@ -208,17 +197,17 @@ class Search:
         for m, c in p.items():
             kept = tuple([x for x in m if x not in only])
             term = {kept: c * value ** (len(m) - len(kept))}
-            out = add(out, term)
+            out = poly.add(out, term)
         return {m: c for m, c in out.items() if c}, 1, domain
 
     def sign(self, factor: Poly, domain: Domain) -> int | None:
         """1 if the factor is nowhere negative, -1 if nowhere positive, None if not known."""
-        value = as_constant(factor)
+        value = poly.as_constant(factor)
         if value is not None:
             return 1 if value >= 0 else -1
         if is_reached(self.run(factor, 0, domain, 0), 0):
             return 1
-        if is_reached(self.run(scale(factor, -1), 0, domain, 0), 0):
+        if is_reached(self.run(poly.scale(factor, -1), 0, domain, 0), 0):
             return -1
         return None
 
@@ -227,21 +216,21 @@ class Search:
         ways: list[Poly] = []
         if sign is None:
             if low is not None and high is not None and low == high:
-                ways.append(scale(factor, low))
+                ways.append(poly.scale(factor, low))
             else:
                 least, _ = times(interval(factor, domain), (low, high))
-                ways += [constant(least)] if least is not None else []
+                ways += [poly.constant(least)] if least is not None else []
         elif sign > 0:
-            ways += [scale(factor, low)] if low is not None else []
+            ways += [poly.scale(factor, low)] if low is not None else []
         else:
             extent = domain.extent_of(var)
             if extent is not None:
-                ways.append(multiply(factor, shift(extent, -1)))
-            if high is not None and (extent is None or as_constant(extent) is None):
-                ways.append(scale(factor, high))
+                ways.append(poly.multiply(factor, poly.shift(extent, -1)))
+            if high is not None and (extent is None or poly.as_constant(extent) is None):
+                ways.append(poly.scale(factor, high))
             elif high is not None:
-                ways = [scale(factor, high)]
-        return [[(add(way, rest), 1, domain)] for way in ways]
+                ways = [poly.scale(factor, high)]
+        return [[(poly.add(way, rest), 1, domain)] for way in ways]
 
     def quotient(
         self, atom: Composite, factor: Poly, rest: Poly, sign: int | None, domain: Domain
@@ -249,12 +238,12 @@ class Search:
         x, d = atom.args
         ways: list[Cases] = []
         if sign is not None:
-            near = shift(x, 1 - d) if sign > 0 else x
-            ways.append([(add(multiply(factor, near), rest, d), d, domain)])
+            near = poly.shift(x, 1 - d) if sign > 0 else x
+            ways.append([(poly.add(poly.multiply(factor, near), rest, d), d, domain)])
         low, high = domain.interval(atom)
         end = None if sign is None else low if sign > 0 else high
         if end is not None:
-            ways.append([(add(scale(factor, end), rest), 1, domain)])
+            ways.append([(poly.add(poly.scale(factor, end), rest), 1, domain)])
         return ways
 
     def symbolic_quotient(
@@ -266,11 +255,11 @@ class Search:
         first = next(iter(y), None)
         if first is not None and first in factor:
             k = factor[first] // y[first]
-            if k and not add(factor, y, -k) and is_reached(self.run(y, 1, domain, 0), 1):
-                near = shift(add(x, y, -1), 1) if k > 0 else x
-                ways.append([(add(rest, near, k), 1, domain)])
+            if k and not poly.add(factor, y, -k) and is_reached(self.run(y, 1, domain, 0), 1):
+                near = poly.shift(poly.add(x, y, -1), 1) if k > 0 else x
+                ways.append([(poly.add(rest, near, k), 1, domain)])
         low, high = domain.interval(atom)
         end = None if sign is None else low if sign > 0 else high
         if end is not None:
-            ways.append([(add(scale(factor, end), rest), 1, domain)])
+            ways.append([(poly.add(poly.scale(factor, end), rest), 1, domain)])
         return ways

@@ -15,20 +15,12 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from .. import ir
+from . import polynomial as poly
 from .bounds import is_reached, lower, upper
 from .comparison import MIRRORED, NEGATED, always, never_zero, reduce
 from .division import atom, divide_any, floordiv, remainder
 from .express import TooLarge, express, express_term, terms, total
-from .polynomial import (
-    Composite,
-    Poly,
-    add,
-    as_constant,
-    constant,
-    freeze,
-    multiply,
-    scale,
-)
+from .polynomial import Composite, Poly
 
 if TYPE_CHECKING:
     from .domain import Domain
@@ -38,14 +30,14 @@ def canonical(e: ir.Expr, domain: Domain) -> Poly:
     """The value of an integer expression as a polynomial."""
     if isinstance(e, ir.Var):
         value = domain.singletons.get(e) if domain.singletons else None
-        return {(e,): 1} if value is None else constant(value)
+        return {(e,): 1} if value is None else poly.constant(value)
     if isinstance(e, ir.Const):
-        return constant(int(e.value))
+        return poly.constant(int(e.value))
     if isinstance(e, ir.Binary):
         return unwrap(arithmetic(e, domain), e, domain)
     if isinstance(e, ir.Load):
         indices = tuple([canonical(index, domain) for index in e.indices])
-        key = (e.buffer, tuple([freeze(index) for index in indices]))
+        key = (e.buffer, tuple([poly.freeze(index) for index in indices]))
         return atom(Composite("load", (e.buffer, indices), key), domain)
     if isinstance(e, ir.Select):
         return choice(e, domain)
@@ -55,19 +47,19 @@ def canonical(e: ir.Expr, domain: Domain) -> Poly:
         if e.a.dtype == "bool":
             condition = rewrite(e.a, domain)
             if isinstance(condition, ir.Const):
-                return constant(int(condition.value))
+                return poly.constant(int(condition.value))
             return opaque(ir.Cast(condition, ir.INDEX), domain)
         return opaque(e, domain)
     if isinstance(e, ir.Unary):
         p = canonical(e.a, domain)
-        p = scale(p, -1) if e.op == "-" else add(constant(-1), p, -1)
+        p = poly.scale(p, -1) if e.op == "-" else poly.add(poly.constant(-1), p, -1)
         return unwrap(p, e, domain)
     if isinstance(e, ir.Call) and e.name == "abs":
         p = canonical(e.args[0], domain)
         if is_reached(lower(p, domain, 0), 0):
             return p
-        if is_reached(lower(scale(p, -1), domain, 0), 0):
-            return unwrap(scale(p, -1), e, domain)
+        if is_reached(lower(poly.scale(p, -1), domain, 0), 0):
+            return unwrap(poly.scale(p, -1), e, domain)
     return opaque(e, domain)
 
 
@@ -75,23 +67,23 @@ def arithmetic(e: ir.Binary, domain: Domain) -> Poly:
     """A binary operation on unbounded integers."""
     a, b, op = canonical(e.a, domain), canonical(e.b, domain), e.op
     if op == "+":
-        return add(a, b)
+        return poly.add(a, b)
     if op == "-":
-        return add(a, b, -1)
+        return poly.add(a, b, -1)
     if op == "*":
-        return multiply(a, b)
+        return poly.multiply(a, b)
     if op == "//":
         q = divide_any(a, b, domain)
         return opaque(e, domain) if q is None else q
     if op == "%":
         q = divide_any(a, b, domain)
-        return opaque(e, domain) if q is None else add(a, multiply(q, b), -1)
+        return opaque(e, domain) if q is None else poly.add(a, poly.multiply(q, b), -1)
     if op in ("min", "max"):
         return extremum(op, a, b, domain)
-    value = as_constant(b)
+    value = poly.as_constant(b)
     if value is not None and e.dtype == ir.INDEX and 0 <= value < 63:
         if op == "<<":
-            return scale(a, 1 << value)
+            return poly.scale(a, 1 << value)
         if op == ">>":
             return floordiv(a, 1 << value, domain)
     if op == "&" and value is not None and value > 0 and value & (value + 1) == 0:
@@ -112,12 +104,12 @@ def unwrap(p: Poly, e: ir.Expr, domain: Domain) -> Poly:
 
 
 def extremum(op: str, a: Poly, b: Poly, domain: Domain) -> Poly:
-    difference = add(a, b, -1)
+    difference = poly.add(a, b, -1)
     if always("<=", difference, domain):
         return a if op == "min" else b
     if always(">=", difference, domain):
         return b if op == "min" else a
-    key = frozenset((freeze(a), freeze(b)))
+    key = frozenset((poly.freeze(a), poly.freeze(b)))
     return atom(Composite(op, (a, b), key), domain)
 
 
@@ -129,7 +121,7 @@ def choice(e: ir.Select, domain: Domain) -> Poly:
     b = canonical(e.b, domain.with_fact(~condition))
     if a == b:
         return a
-    key = (structure(condition, domain), freeze(a), freeze(b))
+    key = (structure(condition, domain), poly.freeze(a), poly.freeze(b))
     return atom(Composite("select", (condition, a, b), key), domain)
 
 
@@ -147,7 +139,7 @@ def structure(e: ir.Expr, domain: Domain) -> Hashable:
     head: Hashable = None
     if isinstance(e, ir.Binary):
         if e.dtype == ir.INDEX and e.op in ("+", "-", "*"):
-            return freeze(canonical(e, domain))
+            return poly.freeze(canonical(e, domain))
         head = e.op
     elif isinstance(e, ir.Load):
         head = e.buffer
@@ -172,7 +164,7 @@ def rewrite(e: ir.Expr, domain: Domain) -> ir.Expr:
         if dtype == "bool":
             return condition(e, domain)
         if ir.is_integer(dtype):
-            value = as_constant(canonical(e, domain))
+            value = poly.as_constant(canonical(e, domain))
             if value is not None:
                 return ir.Const(value, dtype)
     except TooLarge:
@@ -247,7 +239,7 @@ def logical(e: ir.Binary, domain: Domain) -> ir.Expr:
 
 def compare(e: ir.Binary, domain: Domain) -> ir.Expr:
     """A comparison of integers: decided, or with common parts and factors removed."""
-    p = add(canonical(e.a, domain), canonical(e.b, domain), -1)
+    p = poly.add(canonical(e.a, domain), canonical(e.b, domain), -1)
     if always(e.op, p, domain):
         return ir.Const(True, "bool")
     if always(NEGATED[e.op], p, domain):

@@ -10,22 +10,12 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from ..ir import Expr, Var
+from . import polynomial as poly
 from .bounds import both, lower, upper
 from .canonical import canonical
 from .comparison import tighten
 from .interval import Interval, interval
-from .polynomial import (
-    ONE,
-    Atom,
-    Composite,
-    Poly,
-    add,
-    as_constant,
-    constant,
-    scale,
-    shift,
-    variables,
-)
+from .polynomial import ONE, Atom, Composite, Poly
 from .prove import consequences, holds, remember
 from .ranges import atom_interval
 
@@ -129,12 +119,12 @@ class Domain:
                 return None
             if m and m[0] not in self.polys:
                 return None
-        used = variables(p).keys()
+        used = poly.variables(p).keys()
         restricted: dict[Var, None] = {}
         for fact in self.inequalities:
-            restricted.update(variables(fact))
+            restricted.update(poly.variables(fact))
         for atom in self.ranges:
-            restricted.update(variables({(atom,): 1}))
+            restricted.update(poly.variables({(atom,): 1}))
         # A fact that is not of integers may restrict anything it mentions; we do not look inside.
         if used & restricted.keys() or (used and self.known):
             return None
@@ -200,15 +190,15 @@ class Domain:
         return new
 
     def _declare(self, var: Var, extent: Expr | int) -> None:
-        p = constant(extent) if isinstance(extent, int) else canonical(extent, self)
+        p = poly.constant(extent) if isinstance(extent, int) else canonical(extent, self)
         self.extents[var] = extent
         self.polys[var] = p
         self.position[var] = len(self.position)
         self.intervals = {}
-        value = as_constant(p)
+        value = poly.as_constant(p)
         if value is None:
             self.symbolic.add(var)
-            self._learn(shift(p, -1))
+            self._learn(poly.shift(p, -1))
         elif value <= 0:
             self.empty = True
         elif value == 1:
@@ -230,14 +220,14 @@ class Domain:
         if low is not None and low >= 0:
             return
         self.intervals = {}
-        if as_constant(p) is not None:
+        if poly.as_constant(p) is not None:
             self.empty = True
         elif len(p) - (ONE in p) == 1 and len(m := next(m for m in p if m)) == 1:
             self._narrow(m[0], p[m], p.get(ONE, 0))
         else:
             others = self.inequalities
             self.inequalities = [*others, p]
-            self.mentioned.update(variables(p))
+            self.mentioned.update(poly.variables(p))
             for other in others:
                 for q in combinations(p, other):
                     if len(q) - (ONE in q) == 1:  # two facts on sums are one on a single atom
@@ -258,10 +248,10 @@ class Domain:
         # What is inside the atom is restricted as well.
         if atom.kind == "//":
             x, d = atom.args
-            self._learn(shift(x, d * k) if c > 0 else add(constant(d * k + d - 1), x, -1))
+            self._learn(poly.shift(x, d * k) if c > 0 else poly.add(poly.constant(d * k + d - 1), x, -1))
         elif atom.kind == ("min" if c > 0 else "max"):
             for x in atom.args:
-                self._learn(shift(scale(x, c), k))
+                self._learn(poly.shift(poly.scale(x, c), k))
 
 
 def combinations(p: Poly, q: Poly) -> Iterator[Poly]:
@@ -269,7 +259,7 @@ def combinations(p: Poly, q: Poly) -> Iterator[Poly]:
     for m, c in p.items():
         d = q.get(m, 0) if m else 0
         if c * d < 0:
-            yield add(scale(p, abs(d)), q, abs(c))
+            yield poly.add(poly.scale(p, abs(d)), q, abs(c))
 
 
 def intersection(a: Interval, b: Interval) -> Interval:

@@ -13,25 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .. import ir
+from . import polynomial as poly
 from .bounds import is_reached, lower, upper
 from .canonical import canonical
 from .comparison import always
 from .division import floordiv
 from .domain import Domain
 from .express import Remainder, TooLarge, express, terms
-from .polynomial import (
-    Composite,
-    Monomial,
-    Poly,
-    add,
-    as_constant,
-    constant,
-    multiply,
-    scale,
-    shift,
-    split,
-    variables,
-)
+from .polynomial import Composite, Monomial, Poly, variables
 
 Pair = tuple[Poly, Poly]  # first and last value
 
@@ -55,7 +44,7 @@ def relax(
 
 def start_and_count(first: Poly, last: Poly, domain: Domain) -> tuple[ir.Expr, ir.Expr] | None:
     try:
-        return express(first, domain), express(shift(add(last, first, -1), 1), domain)
+        return express(first, domain), express(poly.shift(poly.add(last, first, -1), 1), domain)
     except TooLarge:
         return None
 
@@ -73,8 +62,8 @@ def relax_poly(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -
     if not any(v in loops for v in variables(p)):
         return p, p
     found, offset = terms(p, domain)
-    first: Poly = constant(offset)
-    last: Poly = constant(offset)
+    first: Poly = poly.constant(offset)
+    last: Poly = poly.constant(offset)
     for c, term in found:
         ends = bound_term(term, loops, domain)
         if ends is None:
@@ -82,7 +71,7 @@ def relax_poly(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -
         if ends is None:
             return None
         low, high = ends if c > 0 else (ends[1], ends[0])
-        first, last = add(first, low, c), add(last, high, c)
+        first, last = poly.add(first, low, c), poly.add(last, high, c)
     low_end, high_end = eliminate(first, loops, domain, 1), eliminate(last, loops, domain, -1)
     if low_end is None or high_end is None:
         constants = constant_ends(p, domain)
@@ -95,24 +84,24 @@ def relax_poly(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain) -
 
 def tightest(p: Poly, first: Poly, last: Poly, domain: Domain) -> Pair:
     """Facts (a tile's predicate) may say more of constant ends than the loops do."""
-    a, b = as_constant(first), as_constant(last)
+    a, b = poly.as_constant(first), poly.as_constant(last)
     if a is not None and b is not None and (domain.inequalities or domain.ranges):
         low, high = lower(p, domain), upper(p, domain)
-        first = first if low is None else constant(max(a, low))
-        last = last if high is None else constant(min(b, high))
+        first = first if low is None else poly.constant(max(a, low))
+        last = last if high is None else poly.constant(min(b, high))
     return first, last
 
 
 def constant_ends(p: Poly, domain: Domain) -> Pair | None:
     low, high = lower(p, domain), upper(p, domain)
-    return None if low is None or high is None else (constant(low), constant(high))
+    return None if low is None or high is None else (poly.constant(low), poly.constant(high))
 
 
 def term_poly(term: Monomial | Remainder, domain: Domain) -> Poly:
     if isinstance(term, Remainder):
         by = term.by
         if isinstance(by, int):
-            return add(term.of, floordiv(term.of, by, domain), -by)
+            return poly.add(term.of, floordiv(term.of, by, domain), -by)
         return canonical(ir.Binary("%", express(term.of, domain), express(by, domain), ir.INDEX), domain)
     return {term: 1}  # pyright: ignore[reportReturnType]
 
@@ -123,7 +112,7 @@ def bound_term(
     """Bounds of one term in which relaxed loops are at most factors, never inside a composite."""
     if isinstance(term, Remainder):
         return bound_remainder(term, loops, domain)
-    low: Poly = constant(1)
+    low: Poly = poly.constant(1)
     high = low
     for atom in term:
         if not isinstance(atom, Composite) or not any(v in loops for v in atom.vars):
@@ -133,7 +122,7 @@ def bound_term(
             if ends is None or len(term) > 1:  # a product needs signs; constants will have to do
                 return None
             factor = ends
-        low, high = multiply(low, factor[0]), multiply(high, factor[1])
+        low, high = poly.multiply(low, factor[0]), poly.multiply(high, factor[1])
     return low, high
 
 
@@ -144,9 +133,9 @@ def bound_remainder(term: Remainder, loops: Mapping[ir.Var, ir.Expr | int], doma
     ends = relax_poly(of, loops, domain)
     if ends is not None:
         # All of the range lies between two multiples of the divisor: the remainder moves with it.
-        start = add(ends[0], floordiv(ends[0], by, domain), -by)
-        end = add(start, add(ends[1], ends[0], -1))
-        if is_reached(lower(add(constant(by - 1), end, -1), domain, 0), 0):
+        start = poly.add(ends[0], floordiv(ends[0], by, domain), -by)
+        end = poly.add(start, poly.add(ends[1], ends[0], -1))
+        if is_reached(lower(poly.add(poly.constant(by - 1), end, -1), domain, 0), 0):
             return start, end
     return constant_ends(term_poly(term, domain), domain)
 
@@ -174,7 +163,7 @@ def eliminate(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain, si
     """A bound of p without `loops`: below for sign 1, above for -1. Innermost loops go first,
     because their extents may mention the others."""
     for var in reversed(list(loops)):
-        parts = split(p, var)
+        parts = poly.split(p, var)
         if parts is None:
             return None
         factor, rest = parts
@@ -188,12 +177,12 @@ def eliminate(p: Poly, loops: Mapping[ir.Var, ir.Expr | int], domain: Domain, si
             return None
         extent = domain.extent_of(var)
         assert extent is not None
-        end = constant(0) if at_start else shift(extent, -1)
-        p = add(rest, multiply(factor, end))
+        end = poly.constant(0) if at_start else poly.shift(extent, -1)
+        p = poly.add(rest, poly.multiply(factor, end))
     # An extent may have brought in a load or a quotient of a relaxed loop.
     if any(v in loops for v in variables(p)):
         value = lower(p, domain) if sign > 0 else upper(p, domain)
-        return None if value is None else constant(value)
+        return None if value is None else poly.constant(value)
     return p
 
 
@@ -218,7 +207,7 @@ def polys(region: ir.Region, domain: Domain) -> list[Pair]:
     found: list[Pair] = []
     for start, extent in region.ranges:
         first = canonical(start, domain)
-        found.append((first, add(first, canonical(extent, domain))))
+        found.append((first, poly.add(first, canonical(extent, domain))))
     return found
 
 
@@ -237,7 +226,7 @@ def union(regions: Sequence[ir.Region], domain: Domain) -> ir.Region:
     ranges: list[tuple[ir.Expr, ir.Expr]] = []
     for axis, size in enumerate(buffer.shape):
         starts, ends = [b[axis][0] for b in boxes], [b[axis][1] for b in boxes]
-        first, last = least(starts, domain), least([scale(p, -1) for p in ends], domain)
+        first, last = least(starts, domain), least([poly.scale(p, -1) for p in ends], domain)
         if first is None or last is None:
             lows, highs = [lower(p, domain) for p in starts], [upper(p, domain) for p in ends]
             known = None not in lows and None not in highs
@@ -245,7 +234,7 @@ def union(regions: Sequence[ir.Region], domain: Domain) -> ir.Region:
             high = min(max(x for x in highs if x is not None), size) if known else size
             ranges.append((ir.as_expr(low), ir.as_expr(max(high - low, 0))))
         else:
-            found = start_and_count(first, shift(scale(last, -1), -1), domain)
+            found = start_and_count(first, poly.shift(poly.scale(last, -1), -1), domain)
             ranges.append(found or (ir.as_expr(0), ir.as_expr(size)))
     return ir.Region(buffer, tuple(ranges))
 
@@ -254,15 +243,15 @@ def least(ps: Sequence[Poly], domain: Domain) -> Poly | None:
     """The one that is nowhere above any other."""
     best = ps[0]
     for p in ps[1:]:
-        if not always("<=", add(best, p, -1), domain):
+        if not always("<=", poly.add(best, p, -1), domain):
             best = p
     # Of two that cannot be compared the later was taken: it may still be above an earlier one.
-    others = [add(p, best, -1) for p in ps if p is not best]
+    others = [poly.add(p, best, -1) for p in ps if p is not best]
     return best if all(always(">=", p, domain) for p in others) else None
 
 
 def is_empty(box: Sequence[Pair], domain: Domain) -> bool:
-    return any(always("<=", add(end, start, -1), domain) for start, end in box)
+    return any(always("<=", poly.add(end, start, -1), domain) for start, end in box)
 
 
 def contains(outer: ir.Region, inner: ir.Region, domain: Domain) -> bool:
@@ -271,7 +260,7 @@ def contains(outer: ir.Region, inner: ir.Region, domain: Domain) -> bool:
         return False
     big, small = polys(outer, domain), polys(inner, domain)
     if all(
-        always("<=", add(a, b, -1), domain) and always("<=", add(d, c, -1), domain)
+        always("<=", poly.add(a, b, -1), domain) and always("<=", poly.add(d, c, -1), domain)
         for (a, c), (b, d) in zip(big, small)
     ):
         return True
@@ -284,9 +273,15 @@ def are_disjoint(a: ir.Region, b: ir.Region, domain: Domain) -> bool:
         return True
     first, second = polys(a, domain), polys(b, domain)
     for (start, end), (other, other_end) in zip(first, second):
-        if always("<=", add(end, other, -1), domain) or always("<=", add(other_end, start, -1), domain):
+        if always("<=", poly.add(end, other, -1), domain) or always(
+            "<=", poly.add(other_end, start, -1), domain
+        ):
             return True
-        single = as_constant(add(end, start, -1)) == 1 == as_constant(add(other_end, other, -1))
-        if single and always("!=", add(start, other, -1), domain):
+        single = (
+            poly.as_constant(poly.add(end, start, -1))
+            == 1
+            == poly.as_constant(poly.add(other_end, other, -1))
+        )
+        if single and always("!=", poly.add(start, other, -1), domain):
             return True
     return is_empty(first, domain) or is_empty(second, domain)
