@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ TORCHS = frozenset(vars(torch.nn.Module())) - {"training"}  # attributes that ev
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 OPAQUE = (type, torch.Tensor, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 LONGEST = 1024  # list, dictionary or set that is looked into
+NOTHING: Mapping[int, Any] = {}
 MOST = 20_000  # lists, dictionaries and objects
 
 
@@ -78,9 +80,11 @@ class ModuleState:
         self._remember(walk)  # something was set to what it was
         return True
 
-    def changes(self) -> list[str]:
-        """The names of what is other than it was."""
-        return list(dict.fromkeys(map(str, differences(Walk(self.model).held, self.held))))
+    def changes(self, stands_for: Mapping[int, Any] = NOTHING) -> list[str]:
+        """The names of what is other than it was, if objects are taken for what they stand for, by id
+        (weights, while a model is traced). Weak references hold nothing."""
+        now, before = without_weak(Walk(self.model).held), without_weak(self.held)
+        return list(dict.fromkeys(map(str, differences(now, before, stands_for))))
 
     def forget(self) -> None:
         """Be different from now on."""
@@ -158,17 +162,25 @@ def is_looked_into(value: Any) -> bool:
     return small and own and isinstance(getattr(value, "__dict__", None), dict)
 
 
-def differences(now: list[Holding], before: list[Holding]) -> Iterator[Any]:
+def without_weak(held: list[Holding]) -> list[Holding]:
+    return [(kind, {k: v for k, v in had.items() if not isinstance(v, weakref.ref)}) for kind, had in held]
+
+
+def differences(
+    now: list[Holding], before: list[Holding], stands_for: Mapping[int, Any] = NOTHING
+) -> Iterator[Any]:
     """The names of what is not the same."""
     if len(now) != len(before):
         yield "how much there is"
     for (kind, has), (old_kind, had) in zip(now, before):
         if kind != old_kind or has.keys() != had.keys():
             yield from has.keys() ^ had.keys() or [kind]
-        yield from (name for name in has.keys() & had.keys() if not is_same_value(has[name], had[name], name))
+        for name in has.keys() & had.keys():
+            if not is_same_value(has[name], had[name], name, stands_for):
+                yield name
 
 
-def is_same_value(a: Any, b: Any, name: Any = "") -> bool:
+def is_same_value(a: Any, b: Any, name: Any = "", stands_for: Mapping[int, Any] = NOTHING) -> bool:
     """Whether two values are the same object, or equal. Lists, dictionaries and objects may be others, since
     what they hold is compared by itself: exporting puts equal ones in their places.
 
@@ -177,12 +189,13 @@ def is_same_value(a: Any, b: Any, name: Any = "") -> bool:
     >>> is_same_value([1], [2])
     True
     """
+    a, b = stands_for.get(id(a), a), stands_for.get(id(b), b)
     if a is b:
         return True
     if type(a) is not type(b) or name in TORCHS:
         return False
     if type(a) is tuple:
-        return len(a) == len(b) and all(map(is_same_value, a, b))
+        return len(a) == len(b) and all(is_same_value(x, y, "", stands_for) for x, y in zip(a, b))
     if isinstance(a, PLAIN):
         return a == b and (a != 0 or str(a) == str(b))  # zeros have signs
     return not isinstance(a, torch.nn.Module) and is_looked_into(a) and is_looked_into(b)

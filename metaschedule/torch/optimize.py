@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -230,19 +231,27 @@ def example_of(leaf: Any) -> Any:
 
 
 def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-    """The model as a program. One that changes what its modules hold is none: the changes would be lost."""
+    """The model as a program. One that changes what its modules hold is none: the changes would be lost.
+
+    Lists of weights that a module keeps beside its parameters (`torch.nn.GRU`) get the tensors that stand for
+    these while the model is traced; that is no change."""
     before: list[ModuleState] = []
     changed: list[str] = []
+    weights = tensors_by_name(model)
 
     def begin(*_: Any) -> None:
         before.append(ModuleState(model))
 
     def end(*_: Any) -> None:
-        changed.extend(before.pop().changes())
+        traced = tensors_by_name(model)
+        stands_for = {id(tensor): weights[name] for name, tensor in traced.items() if name in weights}
+        changed.extend(before.pop().changes(stands_for))
 
     hooks = [model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)]
     try:
-        exported = torch.export.export(model, args, kwargs, strict=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The tensor attribute")  # were assigned: judged here
+            exported = torch.export.export(model, args, kwargs, strict=False)
     except Exception as why:  # the model's own, or what torch does not trace
         text = str(why).partition("\n")[0]
         raise NotCaptured(f"torch.export cannot trace the model: {type(why).__name__}: {text}") from why
@@ -252,3 +261,8 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     if changed:
         raise NotCaptured(f"the model changes what its modules hold when it is called: {', '.join(changed)}")
     return exported
+
+
+def tensors_by_name(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    found = dict(model.named_parameters(remove_duplicate=False))
+    return found | dict(model.named_buffers(remove_duplicate=False))

@@ -86,6 +86,19 @@ def test_convolutions_are_traced_once() -> None:
     assert (run.changes, run.handed_over.total()) == (0, 0)
 
 
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_recurrent_layers_keep_lists_of_their_weights(kind: Any) -> None:
+    """Their lists are made anew of what stands for the weights while they are traced."""
+    model, x = kind(4, 6, bidirectional=True).eval(), torch.randn(3, 1, 4)
+    run = ms.torch.optimize(model, (x,), strict=True)
+    for _ in range(2):
+        assert agrees(model, run, x)
+    assert run.changes == 0
+    model.weight_hh_l0 = nn.Parameter(torch.randn_like(model.weight_hh_l0))
+    assert agrees(model, run, x)
+    assert run.changes == 1
+
+
 def test_keywords_and_trees() -> None:
     model, x, bias = Net().eval(), torch.randn(3, 12), torch.randn(16)
     run = ms.torch.optimize(model, (), {"x": x, "bias": bias}, strict=True)
