@@ -36,7 +36,7 @@ def values_of(program: ir.Program) -> dict[ir.Buffer, Values]:
             for b in buffers_loaded(extents[e])
         }
         for b in inputs & (over | buffers_loaded(index)):
-            high = size if b in bounding else fitting(index, b, size, extents)
+            high = size if b in bounding else find_fitting(index, b, size, extents)
             highest[b] = min(high, highest.get(b, ir.integer_limits(b.dtype)[1]))
             found[b] = Values(0, highest[b], ascending=b in bounding)
     for e in ir.expressions(program):
@@ -76,7 +76,7 @@ def buffers_loaded(e: ir.Expr) -> set[ir.Buffer]:
     return {x.buffer for x in parts(e) if isinstance(x, ir.Load)}
 
 
-def fitting(index: ir.Expr, b: ir.Buffer, size: int, extents: dict[ir.Var, ir.Expr]) -> int:
+def find_fitting(index: ir.Expr, b: ir.Buffer, size: int, extents: dict[ir.Var, ir.Expr]) -> int:
     """The largest value of `b`, by halves, with which `index` stays below `size`; others' loads are 1."""
     value = ir.Var("value", b.dtype)
 

@@ -87,7 +87,9 @@ def join_scripts() -> str:
         exports = ", ".join(EXPORT.findall(source))
         spaces = {found[1]: found[2] for found in IMPORT.finditer(source) if found[1]}
         body = re.sub(r"^export ", "", IMPORT.sub("", source), flags=re.MULTILINE)
-        named = "".join(f"const {{ {imported(source, other)} }} = {other}$;\n" for other in uses(source))
+        named = "".join(
+            f"const {{ {imported_names(source, other)} }} = {other}$;\n" for other in uses(source)
+        )
         whole = "".join(f"const {local} = {other}$;\n" for local, other in spaces.items())
         parts.append(f"const {name}$ = (() => {{\n{named}{whole}{body}\nreturn {{ {exports} }};\n}})();\n")
     return "".join(parts)
@@ -98,7 +100,7 @@ def uses(source: str) -> list[str]:
     return [found[2] for found in IMPORT.finditer(source) if not found[1]]
 
 
-def imported(source: str, module: str) -> str:
+def imported_names(source: str, module: str) -> str:
     found = re.search(rf"^import \{{([^}}]*)\}} from \"\./{module}\.js\";", source, re.MULTILINE)
     return found[1].strip() if found else ""
 

@@ -74,7 +74,7 @@ def compare_precisions(
                     space = default_space(target) - "UseInstruction"
                     seconds[OURS_WITHOUT] = tuner.tune(f", {WITHOUT}", narrow, without, space)
                     known = all(without.best(part.program, target) for part in narrow)
-                contestants[OURS_WITHOUT] = partial(ours, database=paths.without) if known else untried
+                contestants[OURS_WITHOUT] = partial(ours, database=paths.without) if known else skip_untried
         clock.done += 1
         row = compare_models(subject, contestants, lambda text: tell(text + clock.left()))
         row.tuning = {who: time for who, time in seconds.items() if time}
@@ -85,7 +85,7 @@ def compare_precisions(
         yield row
 
 
-def untried(subject: Subject) -> Call:
+def skip_untried(subject: Subject) -> Call:
     raise Skipped("kernels have no records without instructions, and their default would use them: --trials")
 
 

@@ -60,7 +60,7 @@ def compare_models(
         calls: dict[str, Call] = {}
         for who, prepare in contestants.items():
             tell(f"{subject.name}, {subject.precision}: preparing {who}")
-            if call := prepared(row, subject, who, prepare, want):
+            if call := prepare_contestant(row, subject, who, prepare, want):
                 calls[who] = call
         row.latencies = dict.fromkeys(calls, float("inf"))
         for n in range(ROUNDS):
@@ -71,7 +71,9 @@ def compare_models(
     return row
 
 
-def prepared(row: ModelRow, subject: Subject, who: str, prepare: Prepare, want: list[Tensor]) -> Call | None:
+def prepare_contestant(
+    row: ModelRow, subject: Subject, who: str, prepare: Prepare, want: list[Tensor]
+) -> Call | None:
     start = time.perf_counter()
     try:
         call = prepare(subject)

@@ -106,7 +106,7 @@ def export_model(path: Path, model: ModelTables, name: str | None, weights: str,
         digest = write_weights(work / "weights", model.weights)
         (work / "header.h").write_text(header(name, model, weights, file))
         (work / "tables.h").write_text(tables(name, model, weights, file, digest))
-        (work / "model.c").write_text(named((SOURCES / "model.c").read_text(), name))
+        (work / "model.c").write_text(put_name((SOURCES / "model.c").read_text(), name))
         (work / "team.h").write_text((SOURCES / "team.h").read_text())
         objects = [work / f"kernel{n}.o" for n in range(len(model.kernels))]
         for n, (target, (_, code)) in enumerate(zip(objects, model.kernels)):
@@ -137,7 +137,7 @@ def is_parallel(model: ModelTables) -> bool:
     return any(kernel.max_threads > 1 for kernel, _ in model.kernels)
 
 
-def named(text: str, name: str) -> str:
+def put_name(text: str, name: str) -> str:
     """The text with the model's own names."""
     return re.sub(r"(?<![A-Za-z])MODEL(?![A-Za-z])", name, text)
 
@@ -152,7 +152,7 @@ def header(name: str, model: ModelTables, weights: str, file: str) -> str:
     text = (SOURCES / "model.h").read_text()
     for key, value in {"TARGET": str(model.target), "TENSORS": "\n".join(lines), "WEIGHTS": beside}.items():
         text = text.replace(f"@{key}@", comment(value))
-    return named(text, name)
+    return put_name(text, name)
 
 
 def sides(model: ModelTables) -> list[tuple[str, tuple[ArgSpec, ...]]]:

@@ -188,7 +188,7 @@ def check_agreement(name: str, description: ir.Program, implementation: ir.Progr
         return rng.integers(low, high, b.shape).astype(ir.numpy_dtype(b.dtype))
 
     values = [numbers(b) for b in description.params]
-    results = [interpret(accumulating(p), *values) for p in (description, implementation)]
+    results = [interpret(accumulate(p), *values) for p in (description, implementation)]
     pairs = [r if isinstance(r, tuple) else (r,) for r in results]
     for b, want, got in zip(description.outputs, *pairs, strict=True):
         a, c = np.asarray(want, "float64"), np.asarray(got, "float64")
@@ -200,7 +200,7 @@ def check_agreement(name: str, description: ir.Program, implementation: ir.Progr
             )
 
 
-def accumulating(p: ir.Program) -> ir.Program:
+def accumulate(p: ir.Program) -> ir.Program:
     """The program with its outputs starting from values that are inputs."""
     before = tuple([ir.Buffer(f"{b.name}_before", b.shape, b.dtype) for b in p.outputs])
     body: list[ir.Stmt] = []

@@ -94,7 +94,7 @@ class Display:
             self.console.print(text, markup=False, highlight=False)
 
     def best(self, p: Snapshot) -> str:
-        return described(p.latency, self.work[p.program], self.peak)
+        return describe_latency(p.latency, self.work[p.program], self.peak)
 
     def __rich__(self) -> RenderableType:
         """Drawn several times a second, whether there is news or not: the clock goes on."""
@@ -157,7 +157,7 @@ def microseconds(latency: float | None) -> str:
     return "-" if latency is None else f"{1e6 * latency:.1f} us"
 
 
-def described(latency: float | None, work: float, peak: float) -> str:
+def describe_latency(latency: float | None, work: float, peak: float) -> str:
     """A latency with what it means: GFLOPS and the share of the peak."""
     if latency is None or not work:
         return microseconds(latency)
@@ -174,7 +174,7 @@ def summary(results: Sequence[Result], display: Display, width: int) -> Renderab
         won = f"{r.untuned / r.latency:.2f}x" if r.untuned and r.latency else "-"
         spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in r.seconds.items())
         counts = ", ".join(f"{n} {kind}" for kind, n in r.outcomes.most_common())
-        best = described(r.latency, display.work[r.program.name], display.peak)
+        best = describe_latency(r.latency, display.work[r.program.name], display.peak)
         best += ", predicted" if r.kind == "predicted" else ""
         table.add_row(r.program.name, best, won, counts, spent)
         lines.append(Text(f"{r.program.name}: {best}, {won} untuned; {counts}"))

@@ -77,7 +77,7 @@ def adapt(trace: Trace, program: Program) -> Schedule:
     return trace.replay(program, choose)
 
 
-def adapted(record: Record, program: Program) -> Schedule:
+def adapt_record(record: Record, program: Program) -> Schedule:
     """What a relative's record makes of a program."""
     if record.trace is None:
         raise TraceError(f"record {record.uid} has no trace")

@@ -123,7 +123,7 @@ class Run:
             self.searched = self.budget.elapsed
             first = sorted(
                 range(len(self.tasks)),
-                key=lambda n: -weighted(self.tasks[n], self.tasks[n].history.best or 0),
+                key=lambda n: -weigh(self.tasks[n], self.tasks[n].history.best or 0),
             )
             self.leaders = {n: self.tasks[n].leaders(self.budget.leaders) for n in first}
             self.work(self.next_leaders, self.settle)
@@ -202,7 +202,7 @@ class Run:
         """Whether what all programs may still win is little, of what they take together."""
         if self.budget.enough is None or not all(task.trials or task.stopped for task in self.tasks):
             return False
-        whole = sum(weighted(task, task.history.best or 0.0) for task in self.tasks)
+        whole = sum(weigh(task, task.history.best or 0.0) for task in self.tasks)
         return sum(left_to_win(task) for task in self.tasks) < self.budget.enough * whole
 
     def end_search(self, why: str) -> None:
@@ -270,8 +270,8 @@ class Run:
         if not known:
             return None, None
         return (
-            sum(weighted(task, min(best, untuned or best)) for task, best, untuned in known),
-            sum(weighted(task, untuned or 0.0) for task, _, untuned in known),
+            sum(weigh(task, min(best, untuned or best)) for task, best, untuned in known),
+            sum(weigh(task, untuned or 0.0) for task, _, untuned in known),
         )
 
     def confirming(self) -> float:
@@ -325,7 +325,7 @@ def is_out_of_patience(course: Sequence[tuple[int, float]]) -> bool:
     return bool(before) and best > PROGRESS * before[-1]
 
 
-def weighted(task: Tuned, seconds: float) -> float:
+def weigh(task: Tuned, seconds: float) -> float:
     return seconds * (1.0 if task.weight is None else task.weight)
 
 
@@ -337,4 +337,4 @@ def left_to_win(task: Tuned) -> float:
     trials, best = task.course[-1]
     before = [latency for when, latency in task.course if when <= trials / 2]
     won = (before[-1] if before else task.course[0][1]) - best
-    return weighted(task, won if trials >= TELLING else max(won, UNKNOWN * best))
+    return weigh(task, won if trials >= TELLING else max(won, UNKNOWN * best))

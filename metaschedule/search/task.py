@@ -25,7 +25,7 @@ from .candidate import Candidate
 from .descent import Descent
 from .exhaustive import Exhaustive
 from .history import History
-from .relatives import Relatives, adapted
+from .relatives import Relatives, adapt_record
 from .result import Result, fastest
 from .strategy import Strategy, StrategyMaker
 
@@ -155,7 +155,7 @@ class Task:
         """What programs of the same structure, in other sizes, run by; none twice."""
         found: list[Candidate] = []
         for record in self.relatives.records(self.program, self.target):
-            candidate = self.history.make_candidate(partial(adapted, record, self.program))
+            candidate = self.history.make_candidate(partial(adapt_record, record, self.program))
             if candidate is not None and len(found) < count and self.history.claim(candidate):
                 found.append(candidate)
         return found

@@ -54,9 +54,9 @@ def instructions(
     Who is not installed, or has not what it needs, is named with the reason. After Ctrl-C there is what was
     measured until then; with --db the same command goes on from there.
     """
-    wanted = chosen(parts, PARTS, "--parts")
-    kinds = chosen(precisions, PRECISIONS, "--precisions")
-    others = chosen(against, AGAINST, "--against")
+    wanted = parse_choice(parts, PARTS, "--parts")
+    kinds = parse_choice(precisions, PRECISIONS, "--precisions")
+    others = parse_choice(against, AGAINST, "--against")
     if "operators" in wanted and not trials:
         raise typer.BadParameter("operators are tuned: with no trials there is --parts model")
     rows: list[SpacesRow] = []
@@ -152,7 +152,7 @@ def show(
         markdown.write_text("\n".join(f"**{title}**\n\n{as_markdown(lines)}" for title, lines in tables))
 
 
-def chosen(text: str, known: tuple[str, ...], option: str) -> list[str]:
+def parse_choice(text: str, known: tuple[str, ...], option: str) -> list[str]:
     names = [name for name in text.split(",") if name]
     if unknown := [name for name in names if name not in known]:
         raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(known)}", param_hint=option)

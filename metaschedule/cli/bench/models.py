@@ -26,7 +26,7 @@ from ...target import resolve
 from ..options import Quiet
 from ..output import INTERRUPTED, Status, progress_console, result_console, table_of
 from ..programs import evaluate
-from .instructions import chosen
+from .instructions import parse_choice
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +79,7 @@ def models(
     if names_only:
         console.print("\n".join(ours.COMPARED), highlight=False)
         return
-    others = chosen(against, OTHERS, "--against")
+    others = parse_choice(against, OTHERS, "--against")
     wanted = list(names or ([] if files else ours.COMPARED))
     if unknown := [name for name in wanted if name not in ours.names()]:
         raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(ours.names())}", param_hint="NAMES")

@@ -49,7 +49,7 @@ class Eager(Torch):
         for theirs, layout, data, weights in lay_out(case):
             yield make_variant(self.name, layout, theirs, partial(theirs.call, *data, *weights))
             if weights:
-                run = frozen(WithWeights(theirs.call, weights), data)
+                run = freeze(WithWeights(theirs.call, weights), data)
                 yield make_variant(self.name, f"{layout}, frozen", theirs, partial(run, *data))
 
 
@@ -83,7 +83,7 @@ def lay_out(case: Case) -> Iterator[tuple[Counterpart, str, list[Tensor], list[T
         yield theirs, layout, tensors[:calls], tensors[calls:]
 
 
-def frozen(module: nn.Module, data: Sequence[Tensor]) -> Callable[..., Tensor]:
+def freeze(module: nn.Module, data: Sequence[Tensor]) -> Callable[..., Tensor]:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # still what packs weights for eager mode
         traced = torch.jit.trace(module, tuple(data), check_trace=False)

@@ -134,7 +134,7 @@ def effects_of(s: State, key: Key) -> Iterator[Effect]:
         yield Effect(key, touched.reads, touched.writes, not isinstance(node, ir.Block))
 
 
-def touching(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
+def effects_on(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
     """All that reads or writes some buffers, in no order."""
     keys = {key for buffer in buffers for key in users(s, buffer)}
     return [effect for key in keys for effect in effects_of(s, key)]
@@ -142,12 +142,12 @@ def touching(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
 
 def writers(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
     """All that writes some buffers, in program order."""
-    return in_order(s, [x for x in touching(s, buffers) if not x.writes.isdisjoint(buffers)])
+    return in_order(s, [x for x in effects_on(s, buffers) if not x.writes.isdisjoint(buffers)])
 
 
 def readers(s: State, buffers: Set[ir.Buffer]) -> list[Effect]:
     """All that reads some buffers, in program order."""
-    return in_order(s, [x for x in touching(s, buffers) if not x.reads.isdisjoint(buffers)])
+    return in_order(s, [x for x in effects_on(s, buffers) if not x.reads.isdisjoint(buffers)])
 
 
 def in_order(s: State, effects: list[Effect]) -> list[Effect]:

@@ -75,7 +75,7 @@ def loop_carried_dependence(s: State, loop: ir.Var, reductions: bool = False) ->
         uses = below.accesses[buffer]
         if buffer in below.loaded:
             return f"{buffer.name} is written, and an extent or a condition depends on it"
-        if all(are_told_apart(view, a, b) for a, b in conflicting(uses)):
+        if all(are_told_apart(view, a, b) for a, b in find_conflicts(uses)):
             continue
         block = uses[0].block
         if reductions and all(a.block is block for a in uses) and reduces_over(s, block, loop):
@@ -84,7 +84,7 @@ def loop_carried_dependence(s: State, loop: ir.Var, reductions: bool = False) ->
             return f"block {block.name!r} reduces over it by an operation that is not known to commute"
         if is_private(s, loop, buffer, uses):
             continue
-        if all(may_alias(view, a, b) is False for a, b in conflicting(uses)):
+        if all(may_alias(view, a, b) is False for a, b in find_conflicts(uses)):
             continue
         for a in uses:
             if reduces_over(s, a.block, loop):
@@ -94,7 +94,7 @@ def loop_carried_dependence(s: State, loop: ir.Var, reductions: bool = False) ->
     return None
 
 
-def conflicting(uses: list[Access]) -> Iterator[tuple[Access, Access]]:
+def find_conflicts(uses: list[Access]) -> Iterator[tuple[Access, Access]]:
     """The pairs of accesses to a buffer, each with itself too, of which one writes. What a reduction reads is
     what it writes: that pair comes once."""
     for n, a in enumerate(uses):

@@ -158,7 +158,7 @@ class PadEinsum(Primitive):
             if isinstance(i, ir.Var) and i in plan.padded
         ]
         value = ir.select(ir.all_of(tests), ir.Load(load.buffer, tuple(new)), ir.const(0, load.dtype))
-        return s.add(copying(copy.name, new, sizes, ir.Store(copy, tuple(new), value)))
+        return s.add(copy_nest(copy.name, new, sizes, ir.Store(copy, tuple(new), value)))
 
     def add_result(self, s: State, plan: PadPlan, result: ir.Buffer) -> Key:
         store = plan.store
@@ -166,7 +166,7 @@ class PadEinsum(Primitive):
         used = [i for i in store.indices if isinstance(i, ir.Var)]
         new = [ir.Var(v.name) for v in used]
         copy = ir.Store(store.buffer, tuple(new), ir.Load(result, tuple(new)))
-        return s.add(copying(f"{plan.block.name}_crop", new, [extents[v] for v in used], copy))
+        return s.add(copy_nest(f"{plan.block.name}_crop", new, [extents[v] for v in used], copy))
 
 
 def check_own_nest(s: State, block: ir.Block) -> ir.Var:
@@ -210,7 +210,7 @@ def check_own_nest(s: State, block: ir.Block) -> ir.Var:
     return top
 
 
-def copying(name: str, iters: list[ir.Var], extents: list[int], store: ir.Store) -> ir.For:
+def copy_nest(name: str, iters: list[ir.Var], extents: list[int], store: ir.Store) -> ir.For:
     """A nest of loops, one per iterator, around a block that does one store."""
     loops = [ir.Var(v.name.removeprefix("v_")) for v in iters]
     block = ir.Block(

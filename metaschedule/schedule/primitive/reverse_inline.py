@@ -11,11 +11,11 @@ from ...arith import simplify
 from ...errors import ScheduleError
 from ..analysis.block_dependence import order_matters
 from ..analysis.effects import (
+    effects_on,
     in_order,
     place_of,
     readers,
     shared_variables,
-    touching,
     why_sources_change,
     writers,
 )
@@ -161,7 +161,7 @@ class ReverseComputeInline(Primitive):
                 marks={block.name: "reads it", producer.name: "is too early"},
             )
         place = place_of(s, block.name)
-        for event in in_order(s, touching(s, {store.buffer})):
+        for event in in_order(s, effects_on(s, {store.buffer})):
             writes = store.buffer in event.writes
             if event.key is block.name or not (writes or store.buffer in event.reads):
                 continue

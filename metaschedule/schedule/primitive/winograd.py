@@ -229,7 +229,7 @@ def weight_stage(plan: WinogradPlan) -> ir.Block:
     load, tap = plan.weight, plan.tap
     points, _, phase = plan.new_iters(1)
     known = {it.var: it for it in plan.block.iters}
-    order = choosing(plan)
+    order = selectors(plan)
     fresh = {v: ir.Iter(ir.Var(v.name), known[v].extent) for v in order if v is not tap.var}
     iters = [points, *[phase if v is tap.var else fresh[v] for v in order]]
     target = ir.Buffer(
@@ -250,7 +250,7 @@ def weight_stage(plan: WinogradPlan) -> ir.Block:
     return unbound(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
 
 
-def choosing(plan: WinogradPlan) -> list[ir.Var]:
+def selectors(plan: WinogradPlan) -> list[ir.Var]:
     """The iterators by which a weight is chosen, in the order of its indices."""
     found = dict.fromkeys([v for index in plan.weight.indices for v in ir.free_vars(index)])
     return list(found | {plan.tap.var: None})
@@ -271,7 +271,7 @@ def products_stage(plan: WinogradPlan, tile: int, data: ir.Buffer, weights: ir.B
     n = plan.dimension
     at = (*plan.data.indices[:n], points.var, across.var, phase.var, *plan.data.indices[n + 1 :])
     factor = ir.Load(data, sub.exprs(at))
-    choice = [phase.var if v is tap else v for v in choosing(plan)]
+    choice = [phase.var if v is tap else v for v in selectors(plan)]
     other = ir.Load(weights, sub.exprs((points.var, *choice)))
     where, shape = list(store.indices), list(store.buffer.shape)
     d = next(k for k, index in enumerate(where) if index is along)
