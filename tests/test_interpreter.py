@@ -17,7 +17,7 @@ from metaschedule import ir
 from metaschedule.interpreter import InterpreterError, interpret
 from metaschedule.interpreter.lanes import LaneNest, find_nest
 from metaschedule.interpreter.numeric import round_once
-from metaschedule.interpreter.walk import Walk
+from metaschedule.interpreter.walk import Interpreter
 from metaschedule.script import parse
 
 
@@ -845,7 +845,7 @@ def test_which_nests_run_in_lanes(statement: str, qualifies: bool):
         """)
     loop = program.body[0]
     assert isinstance(loop, ir.For)
-    assert (find_nest(loop, Walk({})) is not None) == qualifies
+    assert (find_nest(loop, Interpreter({})) is not None) == qualifies
 
 
 def test_a_lane_that_only_reads_what_another_writes():

@@ -40,7 +40,7 @@ def may_alias(view: View, a: Access, b: Access) -> bool | None:
 # --- dimension by dimension -----------------------------------------------------------------------
 
 
-class Placed(NamedTuple):
+class PlacedIndex(NamedTuple):
     """An index as a moving loop sees it: what stands `fixed` around it, the variables that are `moving` with
     it, and the least and greatest value of the rest, which ranges inside."""
 
@@ -63,7 +63,7 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
     """
     loop = view.moving
     assert loop is not None
-    columns: list[tuple[Placed, Placed]] = []
+    columns: list[tuple[PlacedIndex, PlacedIndex]] = []
     settled: set[ir.Var] = set()
     for mine, theirs in zip(reversed(a.region.ranges), reversed(b.region.ranges), strict=True):
         f = place_range(view, mine, a.iters)
@@ -79,7 +79,7 @@ def are_told_apart(view: View, a: Access, b: Access) -> bool:
 
 
 def are_columns_apart(
-    view: View, loop: ir.Var, columns: list[tuple[Placed, Placed]], settled: set[ir.Var]
+    view: View, loop: ir.Var, columns: list[tuple[PlacedIndex, PlacedIndex]], settled: set[ir.Var]
 ) -> bool:
     """`are_told_apart` where each dimension has been looked at once: what one settles may help another."""
     while any(settle(view, f, g, settled) for f, g in columns):
@@ -88,7 +88,7 @@ def are_columns_apart(
     return any(f is not g and is_disjoint(view, f, g) for f, g in columns)
 
 
-def settle(view: View, f: Placed, g: Placed, settled: set[ir.Var]) -> bool:
+def settle(view: View, f: PlacedIndex, g: PlacedIndex, settled: set[ir.Var]) -> bool:
     """Add the variables that must be equal where two indices are; gives whether there are new ones."""
     moving, before = f.moving, len(settled)
     if not moving or (f is not g and moving != g.moving):
@@ -117,13 +117,13 @@ def weight(term: tuple[int, ir.Var]) -> int:
     return term[0]
 
 
-def is_disjoint(view: View, f: Placed, g: Placed) -> bool:
+def is_disjoint(view: View, f: PlacedIndex, g: PlacedIndex) -> bool:
     """Whether one index ends before the other begins, whatever the iterations."""
     (low, high), (first, last) = reach_of(view, f), reach_of(view, g)
     return high < first or last < low
 
 
-def reach_of(view: View, index: Placed) -> tuple[float, float]:
+def reach_of(view: View, index: PlacedIndex) -> tuple[float, float]:
     """Least and greatest value over all iterations, but for what is fixed."""
     low, high = float(index.low), float(index.high)
     for var, c in index.moving.items():
@@ -135,7 +135,7 @@ def reach_of(view: View, index: Placed) -> tuple[float, float]:
 
 def place_range(
     view: View, indices: tuple[ir.Expr, ir.Expr], iters: Iteration, cut: bool = False
-) -> Placed | None:
+) -> PlacedIndex | None:
     """A range of indices as the moving loop sees it; None if it is no sum. Variables are kept whole unless
     they are to be cut into digits that are moving or not."""
     form, count = bound_form(indices[0], iters), ir.as_int(indices[1])
@@ -168,7 +168,7 @@ def place_range(
         else:
             reach = c * max(extent - 1, 0)
             low, high = low + min(reach, 0), high + max(reach, 0)
-    return Placed(fixed, moving, low, high)
+    return PlacedIndex(fixed, moving, low, high)
 
 
 def is_still(view: View, e: ir.Expr) -> bool:

@@ -17,7 +17,7 @@ from .prove import negation
 from .region import access_region, contains, union
 
 
-class Touched(NamedTuple):
+class TouchedRegion(NamedTuple):
     region: ir.Region
     writes: bool
 
@@ -68,7 +68,7 @@ class Collector:
         self.inner: set[ir.Buffer] = set()  # buffers allocated in the block
         self.unknown: set[ir.Var] = set()  # stand for extents that are loaded
 
-    def block(self, block: ir.Block, place: BlockPlace, closed: bool) -> list[Touched]:
+    def block(self, block: ir.Block, place: BlockPlace, closed: bool) -> list[TouchedRegion]:
         """The accesses of a block. `closed`: one run of what we look at has all its reduction."""
         self.inner.update(block.allocs)
         found = self.body(block.init, place) + self.body(block.body, place)
@@ -87,10 +87,10 @@ class Collector:
             or not contains(own[access.region.buffer], access.region, place.domain)
         ]
 
-    def body(self, body: ir.Body, place: BlockPlace) -> list[Touched]:
+    def body(self, body: ir.Body, place: BlockPlace) -> list[TouchedRegion]:
         return [access for s in body for access in self.stmt(s, place)]
 
-    def stmt(self, s: ir.Stmt, place: BlockPlace) -> list[Touched]:
+    def stmt(self, s: ir.Stmt, place: BlockPlace) -> list[TouchedRegion]:
         if isinstance(s, ir.Store):
             return self.exprs((*s.indices, s.value), place) + [self.access(s, place, True)]
         if isinstance(s, ir.TupleStore):
@@ -117,7 +117,7 @@ class Collector:
         domain = place.domain.with_loop(loop.var, extent)
         return BlockPlace(domain, {**place.loops, loop.var: extent}, place.values)
 
-    def collect_nested(self, block: ir.Block, place: BlockPlace) -> list[Touched]:
+    def collect_nested(self, block: ir.Block, place: BlockPlace) -> list[TouchedRegion]:
         found = self.exprs((*block.bindings, *block.predicate), place)
         for condition in block.predicate:
             place = place.assume(condition)
@@ -132,10 +132,10 @@ class Collector:
         place = place._replace(values={**place.values, **bound})
         return found + self.block(block, place, closed)
 
-    def exprs(self, items: tuple[ir.Expr, ...], place: BlockPlace) -> list[Touched]:
+    def exprs(self, items: tuple[ir.Expr, ...], place: BlockPlace) -> list[TouchedRegion]:
         return [access for e in items for access in self.expr(e, place)]
 
-    def expr(self, e: ir.Expr, place: BlockPlace) -> list[Touched]:
+    def expr(self, e: ir.Expr, place: BlockPlace) -> list[TouchedRegion]:
         """The loads in an expression, in order of evaluation."""
         if not loads(e):
             return []
@@ -150,14 +150,14 @@ class Collector:
             found.append(self.access(e, place, False))
         return found
 
-    def access(self, at: ir.Load | ir.Store, place: BlockPlace, is_write: bool) -> Touched:
+    def access(self, at: ir.Load | ir.Store, place: BlockPlace, is_write: bool) -> TouchedRegion:
         indices = [ir.substitute(index, place.values) for index in at.indices]
         region = access_region(at.buffer, indices, place.loops, place.domain)
         ranges: list[tuple[ir.Expr, ir.Expr]] = []
         for (start, count), size in zip(region.ranges, at.buffer.shape):
             fine = self.is_stable(start) and self.is_stable(count)
             ranges.append((start, count) if fine else (ir.as_expr(0), ir.as_expr(size)))
-        return Touched(ir.Region(at.buffer, tuple(ranges)), is_write)
+        return TouchedRegion(ir.Region(at.buffer, tuple(ranges)), is_write)
 
     def is_stable(self, e: ir.Expr) -> bool:
         """Whether e has the same value wherever it is evaluated, and has one: an access under a guard

@@ -17,7 +17,7 @@ WIDE = 160  # columns, where no terminal says how many it has
 INTERRUPTED = 130  # exit code, as shells give it after Ctrl-C
 
 
-class Output(io.FileIO):
+class OutputFile(io.FileIO):
     """A file that need not be read to its end: after `| head -1` the rest is written nowhere, and the command
     ends as if it had been read. Nor is what a full disk does not take, but `failure` tells."""
 
@@ -33,14 +33,14 @@ class Output(io.FileIO):
             return len(data)
 
 
-def forgive_broken_pipes() -> Output | None:
-    """Standard output and error as `Output`; gives the former."""
-    result: Output | None = None
+def forgive_broken_pipes() -> OutputFile | None:
+    """Standard output and error as `OutputFile`; gives the former."""
+    result: OutputFile | None = None
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None:
             stream.flush()
-            output = Output(stream.fileno(), "w", closefd=False)
+            output = OutputFile(stream.fileno(), "w", closefd=False)
             result = output if name == "stdout" else result
             raw = io.BufferedWriter(output)
             live = name == "stderr" or stream.isatty()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..codegen import generate
 from ..cost.learned import rank_correlation
-from ..database import Database, Record, TuningRun, Workload
+from ..database import Database, Record, StoredWorkload, TuningRun
 from ..errors import ScheduleError
 from ..ir import Program
 from ..runtime.compile import assembly
@@ -102,7 +102,9 @@ def describe_code(db: Database, workload: str, target: str, uid: str | None = No
     return {"target": str(machine), "lines": text.splitlines(), "loop": loop and loop.as_data()}
 
 
-def find_candidate(db: Database, workload: str, target: str, uid: str | None) -> tuple[Workload, Record]:
+def find_candidate(
+    db: Database, workload: str, target: str, uid: str | None
+) -> tuple[StoredWorkload, Record]:
     source = next((w for w in db.workloads() if w.hash == workload), None)
     if source is None:
         raise LookupError(f"no program {workload}")
@@ -130,11 +132,11 @@ def target_of(run: TuningRun) -> Target | None:
         return None
 
 
-def parse_program(source: Workload) -> Program:
+def parse_program(source: StoredWorkload) -> Program:
     return parse(source.script)
 
 
-def replay(record: Record, source: Workload) -> Schedule:
+def replay(record: Record, source: StoredWorkload) -> Schedule:
     """Raises `LookupError` with the reason, if what is stored no longer replays."""
     try:
         trace = record.trace or Trace()

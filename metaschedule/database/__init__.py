@@ -1,7 +1,7 @@
 """Tuning records: what was tried on which program and target, and how it went."""
 
 from .database import Database, Summary, open
-from .record import PREDICTED, Choice, Record, TuningRun, Workload, predicted_key
+from .record import PREDICTED, Choice, Record, StoredWorkload, TuningRun, predicted_key
 from .schema import Counts, DatabaseError
 
 __all__ = [
@@ -11,9 +11,9 @@ __all__ = [
     "Database",
     "DatabaseError",
     "Record",
+    "StoredWorkload",
     "Summary",
     "TuningRun",
-    "Workload",
     "open",
     "predicted_key",
 ]

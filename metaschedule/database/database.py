@@ -17,7 +17,7 @@ from ..target import Target
 from ..validation import Count, Positive, check_arguments
 from . import lines
 from .postgres import SCHEMES, Postgres, is_address
-from .record import Choice, Record, TuningRun, Workload, key_of, workload_of
+from .record import Choice, Record, StoredWorkload, TuningRun, key_of, workload_of
 from .schema import (
     CHOICE_COLUMNS,
     COLUMNS,
@@ -27,8 +27,8 @@ from .schema import (
     WORKING,
     Counts,
     DatabaseError,
+    DatabaseStore,
     Rows,
-    Store,
 )  # fmt: skip
 from .sqlite import SQLite
 
@@ -76,7 +76,7 @@ class Database:
     """Records are only ever added, and stored when `add` returns; `prune` alone deletes. Safe to share
     between threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DatabaseStore) -> None:
         self.store = store
         columns = [name.removeprefix("records.") for name in store.missing]
         absent = [f"{LATER_COLUMNS[c]} AS {c}" for c in columns if c in LATER_COLUMNS]
@@ -103,7 +103,7 @@ class Database:
     @check_arguments
     def add_program(self, program: Program) -> str:
         """Store a program, before its records; returns its structural hash."""
-        workload = Workload(structural_hash(program), program.name, str(program))
+        workload = StoredWorkload(structural_hash(program), program.name, str(program))
         self._insert([workload], [])
         return workload.hash
 
@@ -176,7 +176,7 @@ class Database:
 
     def _insert(
         self,
-        workloads: Iterable[Workload],
+        workloads: Iterable[StoredWorkload],
         records: Sequence[Record],
         runs: Sequence[TuningRun] = (),
         choices: Sequence[Choice] = (),
@@ -257,10 +257,10 @@ class Database:
         """The record with this `uid`."""
         return next((record for _, record in self._select("uid = :uid", {"uid": uid}, "id")), None)
 
-    def workloads(self) -> list[Workload]:
+    def workloads(self) -> list[StoredWorkload]:
         """The programs, in the order they were added."""
         query = f"SELECT hash, name, script FROM {self.store.schema}workloads ORDER BY rowid"
-        return [Workload(*row) for row in self.store.rows(query, {})]
+        return [StoredWorkload(*row) for row in self.store.rows(query, {})]
 
     @check_arguments
     def summaries(self, limit: Count | None = None, offset: Count = 0) -> list[Summary]:

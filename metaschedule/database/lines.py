@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..validation import convert, converter, describe_value
-from .record import Record, Workload
+from .record import Record, StoredWorkload
 from .schema import LATER_COLUMNS, VERSION, DatabaseError
 from .sqlite import explain_errors
 
@@ -17,14 +17,14 @@ FIELDS = [f.name for f in fields(Record)]
 KEYS = {"schema", "name", "script", *FIELDS}
 
 
-def write(path: Path, entries: Iterable[tuple[Workload, Record]]) -> None:
+def write(path: Path, entries: Iterable[tuple[StoredWorkload, Record]]) -> None:
     with explain_errors(path), path.open("w", encoding="utf-8") as file:
         for workload, record in entries:
             line = {"schema": VERSION, "name": workload.name, "script": workload.script, **asdict(record)}
             file.write(json.dumps(line) + "\n")
 
 
-def read(path: Path) -> list[tuple[Workload, Record]]:
+def read(path: Path) -> list[tuple[StoredWorkload, Record]]:
     """All of the file, or a `DatabaseError` that names the first bad line."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def read(path: Path) -> list[tuple[Workload, Record]]:
     rows = text.split("\n")  # not splitlines: a detail may hold other separators
     if not rows[-1]:
         rows.pop()
-    entries: list[tuple[Workload, Record]] = []
+    entries: list[tuple[StoredWorkload, Record]] = []
     for number, row in enumerate(rows, 1):
         try:
             entries.append(decode(json.loads(row)))
@@ -44,7 +44,7 @@ def read(path: Path) -> list[tuple[Workload, Record]]:
     return entries
 
 
-def decode(data: Any) -> tuple[Workload, Record]:
+def decode(data: Any) -> tuple[StoredWorkload, Record]:
     if not isinstance(data, dict) or "schema" not in data:
         raise ValueError("not a tuning record")
     if type(data["schema"]) is not int or data["schema"] != VERSION:
@@ -53,4 +53,4 @@ def decode(data: Any) -> tuple[Workload, Record]:
         raise ValueError(f"keys that are missing, or unknown: {', '.join(sorted(odd))}")
     name, script = (convert(converter(str), data[key], "a tuning record", key) for key in ("name", "script"))
     record = Record(**{key: data[key] for key in FIELDS if key in data})
-    return Workload(record.workload, name, script), record
+    return StoredWorkload(record.workload, name, script), record

@@ -18,7 +18,7 @@ from ..target import Target
 from ..validation import check_arguments, convert, converters
 
 
-class Workload(NamedTuple):
+class StoredWorkload(NamedTuple):
     """A program that was tuned; `metaschedule.parse(script)` gives it back."""
 
     hash: str

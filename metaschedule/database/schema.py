@@ -114,7 +114,7 @@ class Rows(NamedTuple):
     choices: list[dict[str, Any]] = []
 
 
-class Store(Protocol):
+class DatabaseStore(Protocol):
     """What `Database` needs of SQLite or of PostgreSQL. Values in queries are `:name`."""
 
     name: str  # in messages: the path, or the address without a password

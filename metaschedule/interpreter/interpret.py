@@ -11,8 +11,8 @@ from metaschedule.ir import Buffer, Program, numpy_dtype
 from ..validation import check_arguments
 from ..verifier import check_depth
 from .errors import InterpreterError
-from .memory import Memory, Tensor, element, fresh, readonly_tensor
-from .walk import Walk
+from .memory import Memory, TensorMemory, element, fresh, readonly_tensor
+from .walk import Interpreter
 
 
 @check_arguments
@@ -41,7 +41,7 @@ def interpret(
     memory |= {b: fresh(b) for b in program.outputs + program.allocs}
     try:
         with np.errstate(all="ignore"):
-            Walk(memory, lanes).body(program.body)()
+            Interpreter(memory, lanes).body(program.body)()
         results = tuple(result(memory[b]) for b in program.outputs)
     except InterpreterError as error:
         error.program = program
@@ -70,7 +70,7 @@ def check_input(buffer: Buffer, at: int, value: Any) -> np.ndarray:
     return array
 
 
-def result(tensor: Tensor) -> np.ndarray:
+def result(tensor: TensorMemory) -> np.ndarray:
     buffer = tensor.buffer
     if tensor.written is not None and not (written := tensor.elements(tensor.written)).all():
         first = np.unravel_index(int(np.argmin(written)), buffer.shape)

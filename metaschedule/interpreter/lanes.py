@@ -36,7 +36,7 @@ from .memory import Memory, origin
 from .numeric import binary_function, cast, math_function, unary_function
 
 if TYPE_CHECKING:
-    from .walk import Walk
+    from .walk import Interpreter
 
 MOST = 1 << 22  # lanes at once; a larger nest runs its outermost loop as written
 FEW = 16  # lanes that pay for the detour
@@ -74,7 +74,7 @@ def require(mask: Mask, condition: Any) -> None:
 # --- which nests qualify --------------------------------------------------------------------------
 
 
-def find_nest(loop: ir.For, scalar: Walk) -> LaneNest | None:
+def find_nest(loop: ir.For, scalar: Interpreter) -> LaneNest | None:
     """The nest that starts at `loop`, if it can run in lanes."""
     loops = [loop]
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], ir.For):
@@ -209,7 +209,7 @@ class LaneNest:
 
     def __init__(
         self,
-        scalar: Walk,
+        scalar: Interpreter,
         lanes: list[ir.For],
         steps: list[ir.For],
         body: ir.Body,

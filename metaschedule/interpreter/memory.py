@@ -13,7 +13,7 @@ from .errors import InterpreterError
 
 
 @dataclass(eq=False, slots=True)
-class Tensor:
+class TensorMemory:
     """The memory of a buffer, flat: its elements, and what its layout leaves between them. `written` is None
     for what came in from outside: all of it is there, and none of it may be changed."""
 
@@ -26,14 +26,14 @@ class Tensor:
         return ir.strided_array(memory, origin(self.buffer), self.buffer.shape, self.buffer.strides)
 
 
-Memory = dict[ir.Buffer, Tensor]
+Memory = dict[ir.Buffer, TensorMemory]
 
 
-def readonly_tensor(buffer: ir.Buffer, values: np.ndarray) -> Tensor:
+def readonly_tensor(buffer: ir.Buffer, values: np.ndarray) -> TensorMemory:
     """A read-only tensor of the caller's (or an embedded table's) values."""
     if buffer.layout is None:
-        return Tensor(buffer, np.ascontiguousarray(values).reshape(-1), None)
-    tensor = Tensor(buffer, np.zeros(memory_size(buffer), values.dtype), None)
+        return TensorMemory(buffer, np.ascontiguousarray(values).reshape(-1), None)
+    tensor = TensorMemory(buffer, np.zeros(memory_size(buffer), values.dtype), None)
     tensor.elements(tensor.data)[...] = values
     if tensor.elements(tensor.data).tobytes() != values.tobytes():
         raise InterpreterError(
@@ -47,15 +47,15 @@ def memory_size(buffer: ir.Buffer) -> int:
     return high - low
 
 
-def fresh(buffer: ir.Buffer) -> Tensor:
+def fresh(buffer: ir.Buffer) -> TensorMemory:
     """A tensor with nothing in it yet; an embedded table brings its values."""
     if buffer.data is not None:
         return readonly_tensor(buffer, buffer.data.astype(ir.numpy_dtype(buffer.dtype), copy=False))
     size = memory_size(buffer)
-    return Tensor(buffer, np.zeros(size, ir.numpy_dtype(buffer.dtype)), np.zeros(size, bool))
+    return TensorMemory(buffer, np.zeros(size, ir.numpy_dtype(buffer.dtype)), np.zeros(size, bool))
 
 
-def find(memory: Memory, buffer: ir.Buffer) -> Tensor:
+def find(memory: Memory, buffer: ir.Buffer) -> TensorMemory:
     try:
         return memory[buffer]
     except KeyError:

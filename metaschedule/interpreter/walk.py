@@ -16,14 +16,23 @@ from metaschedule import ir
 
 from .errors import InterpreterError
 from .lanes import find_nest
-from .memory import Memory, find, fresh, indices_at, not_writable, origin, out_of_bounds, uninitialised_error
+from .memory import (
+    Memory,
+    find,
+    fresh,
+    indices_at,
+    not_writable,
+    origin,
+    out_of_bounds,
+    uninitialised_error,
+)
 from .numeric import binary_function, cast, math_function, unary_function
 
 Eval = Callable[[], Any]
 Run = Callable[[], None]
 
 
-class Walk:
+class Interpreter:
     def __init__(self, memory: Memory, lanes: bool | None = None) -> None:
         self.memory = memory
         self.values: dict[ir.Var, Any] = {}  # of the loops and block iterators we are in
@@ -279,22 +288,22 @@ class Walk:
         return run
 
 
-EXPRESSIONS: dict[type, Callable[[Walk, Any], Eval]] = {
-    ir.Var: Walk.var,
-    ir.Const: Walk.const,
-    ir.Unary: Walk.unary,
-    ir.Binary: Walk.binary,
-    ir.Select: Walk.select,
-    ir.Cast: Walk.cast,
-    ir.Call: Walk.call,
-    ir.Load: Walk.load,
+EXPRESSIONS: dict[type, Callable[[Interpreter, Any], Eval]] = {
+    ir.Var: Interpreter.var,
+    ir.Const: Interpreter.const,
+    ir.Unary: Interpreter.unary,
+    ir.Binary: Interpreter.binary,
+    ir.Select: Interpreter.select,
+    ir.Cast: Interpreter.cast,
+    ir.Call: Interpreter.call,
+    ir.Load: Interpreter.load,
 }
-STATEMENTS: dict[type, Callable[[Walk, Any], Run]] = {
-    ir.For: Walk.loop,
-    ir.Block: Walk.block,
-    ir.Store: Walk.store,
-    ir.TupleStore: Walk.tuple_store,
-    ir.If: Walk.branch,
-    ir.While: Walk.repeat,
-    ir.Assert: Walk.check,
+STATEMENTS: dict[type, Callable[[Interpreter, Any], Run]] = {
+    ir.For: Interpreter.loop,
+    ir.Block: Interpreter.block,
+    ir.Store: Interpreter.store,
+    ir.TupleStore: Interpreter.tuple_store,
+    ir.If: Interpreter.branch,
+    ir.While: Interpreter.repeat,
+    ir.Assert: Interpreter.check,
 }

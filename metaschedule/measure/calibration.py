@@ -16,7 +16,7 @@ from ..codegen import generate
 from ..runtime import Executable, Kernel
 from ..script import parse
 from ..target import Target
-from .watch import Watch
+from .watch import ThreadWatch
 
 STEPS = 5_000  # about 10 us
 CALLS = 3  # of which the shortest counts
@@ -58,7 +58,7 @@ def calibration_kernel(target: Target, threads: int) -> Kernel:
 class Calibration:
     """How fast the machine is now, beside what it was."""
 
-    def __init__(self, kernel: Kernel, threads: int, watch: Watch) -> None:
+    def __init__(self, kernel: Kernel, threads: int, watch: ThreadWatch) -> None:
         self._run = Executable(kernel, threads=threads)
         shapes = [(spec.shape, spec.dtype) for spec in (*kernel.inputs, *kernel.outputs)]
         self._arguments = [np.full(shape, 0.5, dtype) for shape, dtype in shapes]  # sums that stay finite

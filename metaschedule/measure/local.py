@@ -12,7 +12,7 @@ from .frames import Frame
 from .pool import Job, Pool
 from .runner import LocalRunner
 from .workers import WorkerNode
-from .workload import Workload
+from .workload import MeasuredWorkload
 
 IN_FLIGHT = 2  # per builder: one compiles while the next is on its way
 
@@ -46,7 +46,7 @@ class LocalWorkers:
             self._builders[memory] = Pool("build", cores, IN_FLIGHT, {"memory": memory})
         return self._builders[memory].run(jobs)
 
-    def open(self, workload: Workload) -> LocalRunner:
+    def open(self, workload: MeasuredWorkload) -> LocalRunner:
         return LocalRunner(workload)
 
     def close(self) -> None:

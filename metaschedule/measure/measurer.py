@@ -20,7 +20,7 @@ from .numerics import amplification, exact_magnitude, tolerance
 from .outcome import Limits, Outcome, one_line
 from .pool import Job
 from .workers import CandidateRunner, Listener, Workers
-from .workload import Built, Workload
+from .workload import Built, MeasuredWorkload
 
 log = logging.getLogger("metaschedule")
 KEPT = 16  # of the fastest candidates, the code: they are measured again
@@ -58,7 +58,7 @@ class Measurer:
             raise ValueError(f"inputs of {program.name} are {wanted}, got {shapes(inputs)}")
         self._is_given = inputs is not None
         self._target = self._workers.resolve(target)
-        workload = Workload(program, self._target, limits, threads, seed, inputs)
+        workload = MeasuredWorkload(program, self._target, limits, threads, seed, inputs)
         self._runner: CandidateRunner = self._workers.open(workload)
         self._has_reference = False
         self._kept: list[tuple[float, Candidate, Built]] = []

@@ -14,7 +14,7 @@ from ..runtime import rest
 from ..script import parse
 from ..target import Target
 from .calibration import chains_of, chains_script
-from .watch import Sample, Watch
+from .watch import Sample, ThreadWatch
 
 CALLS = 10  # per round, that nothing disturbed
 LONGEST = 0.2  # seconds for a round, on a busy machine
@@ -94,7 +94,7 @@ def rate_of(
     specs = (*run.kernel.inputs, *run.kernel.outputs)
     call = partial(run, *[np.full(spec.shape, 0.5, numpy_dtype(spec.dtype)) for spec in specs])
     call()
-    watch, samples = Watch(), list[Sample]()
+    watch, samples = ThreadWatch(), list[Sample]()
     for _ in range(rounds):
         undisturbed, deadline = 0, time.monotonic() + LONGEST
         while undisturbed < CALLS and time.monotonic() < deadline:

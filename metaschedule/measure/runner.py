@@ -25,7 +25,7 @@ from .numerics import exact_magnitude
 from .outcome import MeasureError, Outcome, one_line, typical
 from .pool import Job, Pool
 from .workers import Listener
-from .workload import Built, Workload
+from .workload import Built, MeasuredWorkload
 
 log = logging.getLogger("metaschedule")
 REFERENCE_SECONDS = 120.0  # once per workload, and without vectors
@@ -42,7 +42,7 @@ PAUSES = (0.2, 0.8)  # seconds of waiting for a machine on which most could not 
 class LocalRunner:
     """`constraint` says so if fewer cores than threads are there to measure with."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: MeasuredWorkload) -> None:
         self._workload, program, target = workload, workload.program, workload.target
         host = host_of(target)
         if missing := missing_features(host):

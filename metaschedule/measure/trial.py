@@ -30,7 +30,7 @@ from .device import load_stage
 from .frames import Frame, Header
 from .outcome import one_line, typical
 from .stage import KernelStage
-from .watch import Sample, Watch
+from .watch import Sample, ThreadWatch
 from .workload import Built
 
 NAN, HUGE = 0xFF, 0x7F  # every byte so: floats are NaN, or the largest there are, which no result is
@@ -81,7 +81,7 @@ class Trial:
         self._input_count = first
         self._cold: list[int] = setup["cold"]
         self._cooler = Cooler(setup["cache"]) if self._cold else None
-        self._watch = Watch()
+        self._watch = ThreadWatch()
         self._calibration = Calibration(Kernel.from_json(setup["calibration"]), self._threads, self._watch)
 
     def answer(self, header: Header, code: bytes) -> Frame:

@@ -1,4 +1,4 @@
-"""`Watch`: how long something took, and whether anything came between.
+"""`ThreadWatch`: how long something took, and whether anything came between.
 
 A wall clock cannot tell a slow kernel from one that had to wait for a core. The scheduler can: it counts, for
 every thread, the nanoseconds for which that could have run and did not. So a sample of 30 us during which
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
         return self.seconds - self.waited
 
 
-class Watch:
+class ThreadWatch:
     """Of the threads that this process has when it is made, or when `follow` was last called."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from ..target import Target
 from .frames import Frame
 from .outcome import Outcome
 from .pool import Job
-from .workload import Built, Workload
+from .workload import Built, MeasuredWorkload
 
 Listener = Callable[[str, int, int, str], None]
 
@@ -90,5 +90,5 @@ class Workers(Protocol):
         """Every job (a request of `build`) with its answer, as they come; `memory` is what each may take."""
         ...
 
-    def open(self, workload: Workload) -> CandidateRunner: ...
+    def open(self, workload: MeasuredWorkload) -> CandidateRunner: ...
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""`Workload` and `Built`: what a runner is given, as data that can cross to other machines."""
+"""`MeasuredWorkload` and `Built`: what a runner is given, as data that can cross to other machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .stage import KernelStage, cut, join
 
 
 @dataclass(frozen=True)
-class Workload:
+class MeasuredWorkload:
     """A program that candidates are of, as written. `inputs` are arrays to use instead of those that
     `inputs.draw` makes of `seed`; `threads` is how many a candidate may use."""
 
@@ -41,7 +41,7 @@ class Workload:
         return header | {"sizes": sizes}, data
 
     @staticmethod
-    def unpack(frame: Frame) -> Workload:
+    def unpack(frame: Frame) -> MeasuredWorkload:
         header, data = frame
         program = parse(header["program"])
         inputs = None
@@ -52,7 +52,7 @@ class Workload:
                 np.frombuffer(part, spec.empty().dtype).reshape(spec.shape)
                 for part, spec in zip(parts, specs, strict=True)
             ]
-        return Workload(
+        return MeasuredWorkload(
             program, Target.from_json(header["target"]), Limits(**header["limits"]), header["threads"],
             header["seed"], inputs,
         )  # fmt: skip

@@ -23,7 +23,7 @@ from ..build import build
 from ..database import DatabaseError
 from ..measure.calibration import Calibration, calibration_kernel
 from ..measure.machine import Machine
-from ..measure.watch import Watch
+from ..measure.watch import ThreadWatch
 from ..runtime.toolchain import ToolchainError, find_compiler
 from ..script import parse
 from ..target import COMPUTE_FEATURES, native
@@ -103,7 +103,7 @@ def check_disturbance() -> Finding:
     """Whether anything could be measured just now; a busy machine is no failure."""
     target = native()
     used = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(target.cores)
-    watch, machine = Watch(), Machine(sorted(used))
+    watch, machine = ThreadWatch(), Machine(sorted(used))
     calibration = Calibration(calibration_kernel(target, target.cores), target.cores, watch)
     found = [calibration.slowdown(lambda: None) for _ in range(CALIBRATIONS)]
     share = sum(slowdown is None for slowdown in found) / len(found)

@@ -92,14 +92,14 @@ def examine_device(target: Target) -> Iterator[Finding]:
     for name, check in checks:
         try:
             yield Finding(f"{kind} {name}", True, check(target))
-        except Skipped as why:
+        except SkippedCheck as why:
             yield Finding(f"{kind} {name}", None, str(why))
         except Exception as error:  # whatever a driver does is a finding
             log.debug("%s: %s fails", kind, name, exc_info=True)
             yield Finding(f"{kind} {name}", False, f"{type(error).__name__}: {error}"[:500])
 
 
-class Skipped(Exception):
+class SkippedCheck(Exception):
     """What this device has nothing to try for."""
 
 
@@ -155,11 +155,11 @@ def use_more_shared(target: Target) -> str:
     gpu = target.gpu
     assert gpu is not None
     if gpu.max_shared_optin <= max(gpu.max_shared, 48 << 10):
-        raise Skipped(f"a block has {gpu.max_shared} bytes, and no more if it asks")
+        raise SkippedCheck(f"a block has {gpu.max_shared} bytes, and no more if it asks")
     try:
         return fill_shared(target, gpu.max_shared_optin)
     except ScheduleError as error:
-        raise Skipped(f"not generated: {error.message}") from error
+        raise SkippedCheck(f"not generated: {error.message}") from error
 
 
 def fill_shared(target: Target, size: int) -> str:

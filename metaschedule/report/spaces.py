@@ -31,7 +31,7 @@ SPACES = ("loops", "autotvm", "ansor", "default")  # from the poorest to the ric
 NOISE = 0.05  # of a latency; a richer space that is slower by less is as good
 
 
-class Subject(Protocol):
+class SpaceSubject(Protocol):
     """What is tuned."""
 
     @property
@@ -123,8 +123,8 @@ class InterruptedRows(KeyboardInterrupt):
 
 
 def compare_spaces(
-    subjects: Sequence[Subject],
-    spaces_of: Callable[[Subject], Mapping[str, Space]],
+    subjects: Sequence[SpaceSubject],
+    spaces_of: Callable[[SpaceSubject], Mapping[str, Space]],
     seeds: Sequence[int],
     trials: int,
     database: Database,

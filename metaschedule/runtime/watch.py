@@ -16,7 +16,7 @@ from .native import native_module
 LINE = 64  # bytes of a cache line
 
 
-class Watch:
+class MemoryWatch:
     """Regions of memory and their fingerprint when this was made. The caller sees to it that they can be
     read.
 
@@ -57,7 +57,7 @@ class WatchedObjects:
     """
 
     def __init__(
-        self, places: Sequence[int], objects: Sequence[object], headers: Watch, samples: Watch
+        self, places: Sequence[int], objects: Sequence[object], headers: MemoryWatch, samples: MemoryWatch
     ) -> None:
         self._kept = (objects, headers, samples)
         count = len(objects)

@@ -17,8 +17,8 @@ import numpy as np
 from .. import ir
 from ..arith import simplify
 from ..ir.printer import RESERVED
-from .expressions import Expressions, parts
-from .source import Source
+from .expressions import ExpressionReader, parts
+from .source import ScriptSource
 
 
 @dataclass(slots=True)
@@ -34,10 +34,10 @@ class Head:
     given: dict[str, Any] = field(default_factory=dict)  # reads, writes, annotations: at most once each
 
 
-class Declarations(Expressions):
+class Declarations(ExpressionReader):
     """Reads declarations. `places` remembers the syntax of nodes, to say where a mistake is."""
 
-    def __init__(self, source: Source, outside: Mapping[str, Any]) -> None:
+    def __init__(self, source: ScriptSource, outside: Mapping[str, Any]) -> None:
         super().__init__(source, outside)
         self.places: dict[Any, ast.AST] = {}
 

@@ -19,7 +19,7 @@ import numpy as np
 from .. import ir
 from ..errors import ScriptError
 from . import namespace
-from .source import Source
+from .source import ScriptSource
 
 BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -50,7 +50,7 @@ def signature_of(word: str) -> inspect.Signature:
 class Data:
     """Reads plain data; `names` maps what is in scope to variables, expressions and buffers."""
 
-    def __init__(self, source: Source, outside: Mapping[str, Any]) -> None:
+    def __init__(self, source: ScriptSource, outside: Mapping[str, Any]) -> None:
         self.source = source
         self.outside = outside
         self.names: dict[str, ir.Expr | ir.Buffer] = {}

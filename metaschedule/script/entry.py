@@ -10,7 +10,7 @@ from .. import ir
 from ..errors import VerifyError
 from ..verifier import verify
 from .parser import Parser
-from .source import Source, function_source, outside_names
+from .source import ScriptSource, function_source, outside_names
 
 
 def parse(text: str, filename: str = "<script>", check: bool = True) -> ir.Program:
@@ -27,7 +27,7 @@ def parse(text: str, filename: str = "<script>", check: bool = True) -> ir.Progr
     """
     if not isinstance(text, str):
         raise TypeError(f"ms.parse takes the text of a program, got {type(text).__name__}")
-    source = Source(text, filename)
+    source = ScriptSource(text, filename)
     functions: list[ast.FunctionDef] = []
     for node in source.tree(text).body:
         if isinstance(node, ast.FunctionDef):
@@ -67,7 +67,9 @@ def _program(function: Callable[..., Any], check: bool) -> ir.Program:
     return finish(source, node, outside_names(function), check)  # pyright: ignore[reportArgumentType]
 
 
-def finish(source: Source, node: ast.FunctionDef, outside: Mapping[str, Any], check: bool) -> ir.Program:
+def finish(
+    source: ScriptSource, node: ast.FunctionDef, outside: Mapping[str, Any], check: bool
+) -> ir.Program:
     parser = Parser(source, outside)
     try:
         result = parser.program(node)

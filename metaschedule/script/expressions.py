@@ -24,7 +24,7 @@ BUILTINS = ("min", "max", "abs")
 Value = ir.Expr | bool | int | float | Captured
 
 
-class Expressions(Data):
+class ExpressionReader(Data):
     """Reads expressions."""
 
     # --- what other parts ask for ---
@@ -246,15 +246,15 @@ def index_example(buffer: ir.Buffer) -> str:
 
 
 METHODS: dict[type[ast.expr], Any] = {
-    ast.Constant: Expressions.constant,
-    ast.Name: Expressions.name,
-    ast.Subscript: Expressions.subscript,
-    ast.BinOp: Expressions.binary_operator,
-    ast.UnaryOp: Expressions.unary_operator,
-    ast.BoolOp: Expressions.boolean_operator,
-    ast.Compare: Expressions.comparison,
-    ast.IfExp: Expressions.conditional,
-    ast.Call: Expressions.call,
+    ast.Constant: ExpressionReader.constant,
+    ast.Name: ExpressionReader.name,
+    ast.Subscript: ExpressionReader.subscript,
+    ast.BinOp: ExpressionReader.binary_operator,
+    ast.UnaryOp: ExpressionReader.unary_operator,
+    ast.BoolOp: ExpressionReader.boolean_operator,
+    ast.Compare: ExpressionReader.comparison,
+    ast.IfExp: ExpressionReader.conditional,
+    ast.Call: ExpressionReader.call,
 }
 UNSUPPORTED: dict[type[ast.expr], str] = {
     ast.Attribute: "an attribute: only words of T have a dot, and they are called",

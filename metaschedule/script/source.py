@@ -19,7 +19,7 @@ R = TypeVar("R")
 MAX_CHARACTERS = 4_000_000  # some 300,000 values of embedded tables; the syntax tree takes a gigabyte
 
 
-class Source:
+class ScriptSource:
     """A script and where it comes from. `shift` is added to line numbers of the syntax tree."""
 
     def __init__(self, text: str, filename: str, shift: int = 0) -> None:
@@ -75,7 +75,7 @@ def characters(line: str, offset: int) -> int:
     return len(line.encode("utf-8", "replace")[:offset].decode("utf-8", "replace"))
 
 
-def function_source(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
+def function_source(function: Callable[..., Any]) -> tuple[ScriptSource, ast.Module]:
     """Source and syntax tree of a Python function, with the lines and columns of its file."""
     if not isinstance(function, types.FunctionType):
         raise TypeError(f"@ms.program decorates a function, got {type(function).__name__}")
@@ -91,7 +91,7 @@ def function_source(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
     # Inside `if True:` an indented function parses as it stands, and columns need no correction.
     text = "if True:\n" + "".join(lines) if lines[0][:1].isspace() else "".join(lines)
     shift = first - 2 if lines[0][:1].isspace() else first - 1
-    source = Source(text, filename, shift)
+    source = ScriptSource(text, filename, shift)
     return source, source.tree(text)
 
 

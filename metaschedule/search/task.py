@@ -34,7 +34,7 @@ LEADERS = 8  # are measured again at the end, with what they must beat: single t
 MOST_REPLAYED = 512  # records that a resumed run learns from: the latest
 
 
-class Call(NamedTuple):
+class TuneCall(NamedTuple):
     """What a call of `tune` tells of itself to those who look at its runs; the budget is of all programs."""
 
     uid: str
@@ -73,7 +73,7 @@ class Task:
         measurer: MeasurerMaker,
         db: Database,
         seed: int,
-        call: Call,
+        call: TuneCall,
         unmeasured: str = "",
         relatives: Relatives | None = None,
     ) -> None:

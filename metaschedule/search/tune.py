@@ -32,7 +32,7 @@ from .result import Result
 from .run import Budget, Run
 from .scheduler import SCHEDULERS
 from .strategy import Replay, StrategyMaker
-from .task import Call, MeasurerMaker, Task
+from .task import MeasurerMaker, Task, TuneCall
 
 TRIALS = 64  # per program, if no budget is given
 STRATEGIES: dict[str, StrategyMaker] = {
@@ -135,7 +135,7 @@ def tune(  # pyright: ignore[reportInconsistentOverload]
         if "peak" not in details and database is not None and target == "native" and is_here:
             details["peak"] = cached_peak(machines[0])
         runners = tuple if is_here else place.nodes
-        call = Call(uuid.uuid4().hex, label, total, minutes, details, runners)
+        call = TuneCall(uuid.uuid4().hex, label, total, minutes, details, runners)
         for (one, machine), weight in zip(asked, list(weights or [None] * len(programs)) * len(machines)):
             key = structural_hash(one), machine.key
             if key not in tasks:

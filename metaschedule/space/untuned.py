@@ -27,7 +27,7 @@ NEIGHBOURS = 8  # of each that is kept, in every round
 MOST_STEPS = 6000  # of traces, replayed by one of these loops; of longer traces there are fewer draws
 
 
-class Model(Protocol):
+class Ranking(Protocol):
     """What ranks candidates: the analytical cost model, or for a GPU a rule of thumb."""
 
     def predict(self, programs: Sequence[Schedule | Program]) -> Any: ...
@@ -59,7 +59,7 @@ def most_plausible(
     """The best of some draws and of their neighbours; fewer draws, and no neighbours, if more than so many
     steps of traces would have to be replayed."""
     on_gpu = target.gpu is not None
-    model: Model = GpuRule(target) if on_gpu else Analytical(target)
+    model: Ranking = GpuRule(target) if on_gpu else Analytical(target)
     rng = random.Random(seed)
     drawn: list[tuple[int, Schedule]] = [(-1, bind_simply(program, target))] if on_gpu else []
     draws = DRAWS_ON_GPU if on_gpu else DRAWS
@@ -101,7 +101,7 @@ def first(pair: tuple[float, Any]) -> float:
 def downhill(
     space: SpaceLike,
     program: Program,
-    model: Model,
+    model: Ranking,
     rng: random.Random,
     cost: float,
     sch: Schedule,
@@ -129,7 +129,7 @@ def replay_candidate(
     return sch
 
 
-def predict_seconds(model: Model, candidates: Sequence[Schedule]) -> list[float]:
+def predict_seconds(model: Ranking, candidates: Sequence[Schedule]) -> list[float]:
     """Seconds of the kernels; what is done with constants at build time costs nothing."""
     if not candidates:
         return []

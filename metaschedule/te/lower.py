@@ -47,7 +47,7 @@ def program_between(
             )
     stages, tables = reachable(inputs, outputs)
     buffers: dict[ir.Buffer, ir.Buffer] = {}
-    names = Names()
+    names = FreshNames()
     inner = [t for s in stages for t in s.tensors if not any(t is o for o in outputs)]
     others = [*outputs, *tables, *inner]
     for t, own in zip([*inputs, *others], [*parameters, *others], strict=True):
@@ -57,7 +57,7 @@ def program_between(
         buffers[t] = ir.Buffer(
             names.fresh(own.name), t.shape, t.dtype, "global", own.constant, t.data, layout
         )
-    block_names = Names()
+    block_names = FreshNames()
     body: list[ir.Stmt] = []
     for stage in stages:
         body += StageLowering(stage, buffers, block_names).statements()
@@ -86,7 +86,7 @@ VERIFIED: set[str] = set()  # programs by hash
 MOST_VERIFIED = 4096
 
 
-class Names:
+class FreshNames:
     """Hands out names, each once: `a`, `a_1`, `a_2`."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Frame:
     def __init__(self, stage: Stage, buffers: dict[ir.Buffer, ir.Buffer], with_axes: bool) -> None:
         self.loops: dict[ir.Var, ir.Expr] = {}  # with their extents
         self.iters: list[ir.Iter] = []
-        names = Names()
+        names = FreshNames()
         as_loop: dict[ir.Var, ir.Expr] = {}
         as_iter: dict[ir.Var, ir.Expr] = {}
         outer, inner = ir.Substitute(as_loop, buffers), ir.Substitute(as_iter, buffers)
@@ -200,7 +200,7 @@ class Frame:
 class StageLowering:
     """One stage as statements: loops around a block."""
 
-    def __init__(self, stage: Stage, buffers: dict[ir.Buffer, ir.Buffer], block_names: Names) -> None:
+    def __init__(self, stage: Stage, buffers: dict[ir.Buffer, ir.Buffer], block_names: FreshNames) -> None:
         self.stage = stage
         self.buffers = buffers
         self.block_names = block_names

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ..runtime.watch import Watch, WatchedObjects
+from ..runtime.watch import MemoryWatch, WatchedObjects
 
 COUNT = 16  # where a dictionary has its length and the number of its last change, a list length and address
 COUNTED = 16  # bytes of both
@@ -66,8 +66,8 @@ class ModuleState:
         found = {id(v): v for _, had in self.held for v in had.values() if isinstance(v, torch.Tensor)}
         self.tensors: list[torch.Tensor] = list(found.values())
         self._holders = [*walk.dictionaries, *walk.lists]  # the memory that is looked at must stay
-        headers = Watch([(id(one) + COUNT, COUNTED) for one in self._holders])
-        items = Watch([items_of(one) for one in walk.lists])
+        headers = MemoryWatch([(id(one) + COUNT, COUNTED) for one in self._holders])
+        items = MemoryWatch([items_of(one) for one in walk.lists])
         self._watch = WatchedObjects([], [], headers, items) if is_change_counted() else None
 
     def is_same(self) -> bool:
@@ -235,7 +235,7 @@ def is_change_counted() -> bool:
 def is_noticed(change: Any, one: dict[Any, Any] | list[Any]) -> bool:
     def look() -> WatchedObjects:
         items = [items_of(one)] if isinstance(one, list) else []
-        return WatchedObjects([], [], Watch([(id(one) + COUNT, COUNTED)]), Watch(items))
+        return WatchedObjects([], [], MemoryWatch([(id(one) + COUNT, COUNTED)]), MemoryWatch(items))
 
     watch = look()
     _ = list(one), len(one), one.copy()

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ..runtime.watch import LINE, Watch, WatchedObjects
+from ..runtime.watch import LINE, MemoryWatch, WatchedObjects
 
 SAMPLES = 4  # cache lines of each weight
 HEADER = 16  # bytes of one of torch's objects before what it says: its type, and how often it is referred to
@@ -40,11 +40,11 @@ class Weights:
         self.tensors = [args[i] for i in places]
         self.kept = [t.detach() for t in self.tensors]  # the memory that is looked at must stay
         self.states = [state(t) for t in self.tensors]
-        self.samples = [Watch(list(samples(t))) for t in self.tensors]
+        self.samples = [MemoryWatch(list(samples(t))) for t in self.tensors]
         self._contents: list[str] | None = None
         self.known = is_layout_known()
-        headers = Watch([r for t in self.tensors for r in headers_of(t)] if self.known else [])
-        every = Watch([region for watch in self.samples for region in watch.regions])
+        headers = MemoryWatch([r for t in self.tensors for r in headers_of(t)] if self.known else [])
+        every = MemoryWatch([region for watch in self.samples for region in watch.regions])
         self.objects = WatchedObjects(self.places, self.tensors, headers, every)
 
     def are_same(self, args: list[Any]) -> bool:
@@ -151,7 +151,7 @@ def is_layout_known() -> bool:
         for make in (lambda: torch.zeros(3, 4), lambda: torch.nn.Parameter(torch.zeros(7))):
             for change in CHANGES:
                 tensor = make()
-                watch = Watch(list(headers_of(tensor)))
+                watch = MemoryWatch(list(headers_of(tensor)))
                 other = [tensor, tensor.detach(), tensor.view(-1), tensor + 1, weakref.ref(tensor)]
                 if not watch.is_same():
                     return False

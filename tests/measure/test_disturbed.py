@@ -18,7 +18,7 @@ from metaschedule.measure.calibration import Calibration, calibration_kernel
 from metaschedule.measure.machine import Machine, relative_frequency, stolen_seconds
 from metaschedule.measure.runner import ENOUGH_ROUNDS, choose_better, merge_rounds
 from metaschedule.measure.trial import Trial
-from metaschedule.measure.watch import Watch
+from metaschedule.measure.watch import ThreadWatch
 from metaschedule.runtime import rest
 from metaschedule.target import resolve
 from tests.measure import faulty_kernels as faulty
@@ -44,20 +44,20 @@ def work(seconds: float) -> None:
 
 def test_work_beside_other_work_is_disturbed(burners: None) -> None:
     """Nobody has a core of his own for two seconds."""
-    sample = Watch().time(lambda: work(0.3))
+    sample = ThreadWatch().time(lambda: work(0.3))
     assert sample.disturbed
     assert sample.waited > 0
     assert sample.least < sample.seconds
 
 
 def test_a_process_that_does_not_run_is_disturbed() -> None:
-    sample = Watch().time(lambda: time.sleep(0.05))
+    sample = ThreadWatch().time(lambda: time.sleep(0.05))
     assert sample.disturbed
     assert sample.idle > 0.02
 
 
 def test_threads_that_come_and_go_are_followed() -> None:
-    watch = Watch()
+    watch = ThreadWatch()
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
@@ -71,12 +71,12 @@ def test_without_the_schedulers_account_switches_are_counted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("metaschedule.measure.watch.TASKS", tmp_path)
-    assert Watch().time(lambda: None).waited >= 0
+    assert ThreadWatch().time(lambda: None).waited >= 0
 
 
 def test_calibration() -> None:
     """However busy the machine, a slowdown is relative to the shortest."""
-    calibration = Calibration(calibration_kernel(resolve(), 1), 1, Watch())
+    calibration = Calibration(calibration_kernel(resolve(), 1), 1, ThreadWatch())
     found = [calibration.slowdown(lambda: rest(1, 1e-3)) for _ in range(5)]
     assert all(slowdown is None or slowdown >= 1 for slowdown in found)
 
@@ -118,7 +118,7 @@ def test_beside_a_busy_process_a_latency_is_right_or_an_upper_bound(burners: Non
 
 def test_repeats_end_when_time_is_up() -> None:
     trial = object.__new__(Trial)
-    trial._watch, trial._threads = Watch(), 1  # pyright: ignore[reportPrivateUsage]
+    trial._watch, trial._threads = ThreadWatch(), 1  # pyright: ignore[reportPrivateUsage]
     repeats: list[float] = []
 
     def repeat() -> list[float]:

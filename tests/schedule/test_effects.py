@@ -12,13 +12,13 @@ from metaschedule.schedule import Schedule
 from metaschedule.schedule.analysis.effects import (
     Effect,
     effects_of,
-    is_plain_loop,
+    place_of,
     readers,
     touch,
     users,
     writers,
 )
-from metaschedule.schedule.state import ROOT, Key, State
+from metaschedule.schedule.state import ROOT, Key, State, is_plain_loop
 from tests.schedule.random_steps import programs, step
 
 PROGRAMS = programs()
@@ -31,7 +31,7 @@ def keys_in_order(s: State, top: Key = ROOT) -> list[Key]:
 def compare_with_walk(s: State) -> None:
     keys = [key for key in keys_in_order(s) if not is_plain_loop(s.nodes[key])]
     every = [effect for key in keys for effect in effects_of(s, key)]
-    places = [effect.place for effect in every]
+    places = [place_of(s, effect) for effect in every]
     assert places == sorted(places)
     touched = {key: touch(s.nodes[key]) for key in keys}
     for buffer in {b for t in touched.values() for b in (*t.reads, *t.writes, *t.loaded)}:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from .values import Value
+from .values import Operand
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Affine:
     const: int = 0
     terms: dict[str, int] = field(default_factory=dict)
     lane: int = 0
-    vectors: tuple[tuple[int, Value], ...] = ()
+    vectors: tuple[tuple[int, Operand], ...] = ()
 
     def plus(self, other: Affine, factor: int) -> Affine:
         terms = dict(self.terms)

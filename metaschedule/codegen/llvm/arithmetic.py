@@ -7,7 +7,7 @@ import math
 
 from ...ir import Binary, as_int, is_float, is_integer
 from .conversions import Conversions
-from .values import BYTES, Value, constant, intrinsic_suffix, register_type
+from .values import BYTES, Operand, constant, intrinsic_suffix, register_type
 
 SIGNED = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 UNSIGNED = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
@@ -20,7 +20,7 @@ INTEGER_OPS = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "
 
 
 class Arithmetic(Conversions):
-    def arithmetic(self, e: Binary, a: Value, b: Value) -> Value:
+    def arithmetic(self, e: Binary, a: Operand, b: Operand) -> Operand:
         op, dtype = e.op, e.dtype
         if is_float(dtype):
             if op in FLOAT_OPS:
@@ -37,13 +37,13 @@ class Arithmetic(Conversions):
             return self.shift(op, a, b, as_int(e.b))
         return self.integer_division(e, a, b)
 
-    def compare(self, op: str, a: Value, b: Value) -> Value:
+    def compare(self, op: str, a: Operand, b: Operand) -> Operand:
         if is_float(a.dtype):
             return self.operation(f"fcmp {ORDERED[op]} {a.typed}, {b.text}", "bool", a)
         table = UNSIGNED if a.dtype in ("uint8", "bool") else SIGNED
         return self.operation(f"icmp {table[op]} {a.typed}, {b.text}", "bool", a)
 
-    def unary(self, op: str, v: Value) -> Value:
+    def unary(self, op: str, v: Operand) -> Operand:
         if op == "not":
             return self.negate(v)
         if op == "~":
@@ -54,7 +54,7 @@ class Arithmetic(Conversions):
         zero = constant(0, v.dtype, v.lanes)
         return self.operation(f"sub {zero.typed}, {v.text}", v.dtype, v)
 
-    def call(self, name: str, args: list[Value], dtype: str) -> Value:
+    def call(self, name: str, args: list[Operand], dtype: str) -> Operand:
         args = self.level(*args)
         first = args[0]
         if is_integer(first.dtype):  # abs
@@ -68,9 +68,9 @@ class Arithmetic(Conversions):
         symbol = function_symbol(name, working, first.lanes)
         operands = ", ".join(a.typed for a in args)
         text = self.f.emit(f"call {register_type(dtype, first.lanes)} @{symbol}({operands})")
-        return self.round_narrow(Value(text, dtype, first.lanes))
+        return self.round_narrow(Operand(text, dtype, first.lanes))
 
-    def float_extreme(self, op: str, a: Value, b: Value) -> Value:
+    def float_extreme(self, op: str, a: Operand, b: Operand) -> Operand:
         """min or max that gives NaN if either is NaN.
 
         x86's minps/maxps give the second operand if either is NaN, which is what `select(a > b, a, b)`
@@ -87,7 +87,7 @@ class Arithmetic(Conversions):
         other = constant(float("nan"), a.dtype, a.lanes)
         return self.operation(f"select {nan.typed}, {other.typed}, {best.typed}", a.dtype, a)
 
-    def float_division(self, op: str, a: Value, b: Value) -> Value:
+    def float_division(self, op: str, a: Operand, b: Operand) -> Operand:
         """`//` and `%` of floats as Python and NumPy have them: the remainder has the divisor's sign."""
         zero = constant(0.0, a.dtype, a.lanes)
         self.externals |= {"fmod", "fmodf"}
@@ -115,7 +115,7 @@ class Arithmetic(Conversions):
         by_zero = self.operation(f"fcmp oeq {b.typed}, {zero.text}", "bool", a)
         return self.operation(f"select {by_zero.typed}, {plain.typed}, {floor.typed}", a.dtype, a)
 
-    def integer_division(self, e: Binary, a: Value, b: Value) -> Value:
+    def integer_division(self, e: Binary, a: Operand, b: Operand) -> Operand:
         """`//` and `%` rounding down."""
         dtype, divide, divisor = e.dtype, e.op == "//", as_int(e.b)
         if not divisor:
@@ -137,7 +137,7 @@ class Arithmetic(Conversions):
             low_bits = constant(divisor - 1, dtype, a.lanes)
             return self.operation(f"and {a.typed}, {low_bits.text}", dtype, a)
         # Idle lanes divide by anything, and the least number by -1 overflows: both would trap.
-        opposite: Value | None = None
+        opposite: Operand | None = None
         if not divisor or divisor == -1:
             next_up = self.operation(f"add {b.typed}, {one.text}", dtype, b)
             two = constant(2, dtype, a.lanes)
@@ -161,7 +161,7 @@ class Arithmetic(Conversions):
         moved = self.operation(f"add {rest.typed}, {b.text}", dtype, a)
         return self.operation(f"select {fix.typed}, {moved.typed}, {rest.typed}", dtype, a)
 
-    def shift(self, op: str, a: Value, b: Value, by: int | None) -> Value:
+    def shift(self, op: str, a: Operand, b: Operand, by: int | None) -> Operand:
         """Shifts by the width or more give 0 (or the sign), as NumPy has it. `by`: how far, if known."""
         bits = BYTES[a.dtype] * 8
         arithmetic = op == ">>" and a.dtype != "uint8"

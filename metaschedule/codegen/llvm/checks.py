@@ -14,7 +14,7 @@ from ...runtime import Failure
 from ..lower.unproved import Unproved
 from .affine import Affine
 from .emitter import Emitter
-from .values import Value, constant
+from .values import Operand, constant
 
 LONGEST = 160  # characters of an expression in a message
 
@@ -50,7 +50,7 @@ class Checks(Emitter):
         lowest = self.uniform_part(low)
         outside = constant(True, "bool")
         if room > 0:
-            outside = Value(self.f.emit(f"icmp uge i64 {lowest}, {room}"), "bool")
+            outside = Operand(self.f.emit(f"icmp uge i64 {lowest}, {room}"), "bool")
 
         def offending() -> str:
             highest = self.f.emit(f"add i64 {lowest}, {abs(span)}")
@@ -59,7 +59,7 @@ class Checks(Emitter):
 
         self.stop_if(outside, failure, offending)
 
-    def check_lanes(self, index: Value, extent: int, failure: Failure) -> None:
+    def check_lanes(self, index: Operand, extent: int, failure: Failure) -> None:
         limit = constant(extent, "int64", self.lanes)
         outside = self.mask_and(self.operation(f"icmp uge {index.typed}, {limit.text}", "bool", index))
 
@@ -72,7 +72,7 @@ class Checks(Emitter):
 
         self.stop_if(outside, failure, offending)
 
-    def check_divisor(self, e: ir.Binary, divisor: Value) -> None:
+    def check_divisor(self, e: ir.Binary, divisor: Operand) -> None:
         """Stop if an active lane divides by zero."""
         if divisor.integer or not self.unproved.divides(e):
             return
@@ -80,12 +80,12 @@ class Checks(Emitter):
         failed = self.operation(f"icmp eq {divisor.typed}, {zero.text}", "bool", divisor)
         self.stop_if(failed, Failure(f"integer division by zero: {shorten(e)}", "division"))
 
-    def stop_if(self, failed: Value, failure: Failure, value: Callable[[], str] = lambda: "0") -> None:
+    def stop_if(self, failed: Operand, failure: Failure, value: Callable[[], str] = lambda: "0") -> None:
         """Return from this function if a condition holds in an active lane."""
         if self.mask is not None:
             failed = self.mask_and(failed)
         if failed.lanes > 1:
-            failed = Value(self.intrinsic_any(failed), "bool")
+            failed = Operand(self.intrinsic_any(failed), "bool")
         stop, go = self.f.label("stop"), self.f.label("go")
         self.f.branch_if(failed.text, stop, go)
         self.f.begin(stop)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...ir import integer_limits, is_float
 from .checks import Checks
-from .values import BYTES, Value, constant, memory_type, register_type, vector_type
+from .values import BYTES, Operand, constant, memory_type, register_type, vector_type
 
 
 class Conversions(Checks):
-    def cast(self, v: Value, dtype: str) -> Value:
+    def cast(self, v: Operand, dtype: str) -> Operand:
         source = v.dtype
         target = register_type(dtype, v.lanes)
         if source == dtype:
@@ -39,7 +39,7 @@ class Conversions(Checks):
             op = "trunc"
         return self.operation(f"{op} {v.typed} to {target}", dtype, v)
 
-    def round_narrow(self, v: Value) -> Value:
+    def round_narrow(self, v: Operand) -> Operand:
         """A narrow float, computed in float32, rounded to the precision of its dtype."""
         if v.dtype == "float16":
             half = self.f.emit(f"fptrunc {v.typed} to {vector_type('half', v.lanes)}")
@@ -49,7 +49,7 @@ class Conversions(Checks):
             return self.operation(f"bitcast {vector_type('i32', v.lanes)} {high} to {v.type}", v.dtype, v)
         return v
 
-    def bfloat_bits(self, v: Value) -> str:
+    def bfloat_bits(self, v: Operand) -> str:
         """The bits of a float32 rounded to nearest even at bit 16, as an i32 with zeros below."""
         i32 = vector_type("i32", v.lanes)
 
@@ -67,7 +67,7 @@ class Conversions(Checks):
         chosen = self.f.emit(f"select {cond} {nan}, {i32} {quiet}, {i32} {up}")
         return self.f.emit(f"and {i32} {chosen}, {splat(-65536)}")
 
-    def round_to_odd(self, v: Value) -> Value:
+    def round_to_odd(self, v: Operand) -> Operand:
         """A float64 on its way to float16: cut to 24 bits of which the last is 1 if any was lost, so
         that the next rounding is the only one."""
         single, i32 = vector_type("float", v.lanes), vector_type("i32", v.lanes)
@@ -84,7 +84,7 @@ class Conversions(Checks):
         chosen = self.f.emit(f"select {mask} {inexact}, {i32} {odd}, {i32} {bits}")
         return self.operation(f"bitcast {i32} {chosen} to {single}", "float16", v)
 
-    def float_to_integer(self, v: Value, dtype: str) -> Value:
+    def float_to_integer(self, v: Operand, dtype: str) -> Operand:
         """Towards zero; NaN and what is out of range give the least integer, as x86, NumPy and torch on it
         do. The 8 and 16-bit types go through 32 bits and wrap."""
         through = "int64" if dtype == "int64" else "int32"
@@ -97,23 +97,23 @@ class Conversions(Checks):
         chosen = self.operation(f"select {inside.typed}, {number.typed}, {other.typed}", through, v)
         return self.cast(chosen, dtype)
 
-    def from_memory(self, raw: str, dtype: str, lanes: int) -> Value:
+    def from_memory(self, raw: str, dtype: str, lanes: int) -> Operand:
         """What was loaded, as it is in registers."""
         memory, register = memory_type(dtype, lanes), register_type(dtype, lanes)
         if dtype == "bool":
             zero = "0" if lanes == 1 else "zeroinitializer"
-            return Value(self.f.emit(f"icmp ne {memory} {raw}, {zero}"), dtype, lanes)
+            return Operand(self.f.emit(f"icmp ne {memory} {raw}, {zero}"), dtype, lanes)
         if dtype == "float16":
-            return Value(self.f.emit(f"fpext {memory} {raw} to {register}"), dtype, lanes)
+            return Operand(self.f.emit(f"fpext {memory} {raw} to {register}"), dtype, lanes)
         if dtype == "bfloat16":
             i32 = vector_type("i32", lanes)
             wide = self.f.emit(f"zext {memory} {raw} to {i32}")
             sixteen = "16" if lanes == 1 else "splat (i32 16)"
             high = self.f.emit(f"shl {i32} {wide}, {sixteen}")
-            return Value(self.f.emit(f"bitcast {i32} {high} to {register}"), dtype, lanes)
-        return Value(raw, dtype, lanes)
+            return Operand(self.f.emit(f"bitcast {i32} {high} to {register}"), dtype, lanes)
+        return Operand(raw, dtype, lanes)
 
-    def to_memory(self, v: Value) -> str:
+    def to_memory(self, v: Operand) -> str:
         """A value as it is stored: typed operand text."""
         memory = memory_type(v.dtype, v.lanes)
         if v.dtype == "bool":

@@ -11,7 +11,7 @@ from ...arith import Domain
 from ...ir import Buffer, Expr, Var
 from .affine import Affine, wrap_int64
 from .function import Function
-from .values import Value, constant, intrinsic_suffix, register_type, vector_literal
+from .values import Operand, constant, intrinsic_suffix, register_type, vector_literal
 
 TRUE, FALSE = constant(True, "bool"), constant(False, "bool")
 
@@ -28,7 +28,7 @@ class Emitter:
         self.domain = Domain()
         self.hide_masks = False  # of stores (`MemoryEmitter.hidden` says why)
         self.lanes = 1  # lanes of the vectorised loop around, 1 outside
-        self.mask: Value | None = None  # which lanes are active; None: all
+        self.mask: Operand | None = None  # which lanes are active; None: all
         self.flat: dict[tuple[Buffer, int], tuple[tuple[Expr, ...], Expr]] = {}
         self.known: list[dict[Hashable, Any]] = [{}]  # addresses and divisions, by scope
         self.declared: set[str] = set()  # `declare` lines of the module
@@ -37,7 +37,7 @@ class Emitter:
 
     # --- provided by those above ---
 
-    def evaluate(self, e: Expr) -> Value:
+    def evaluate(self, e: Expr) -> Operand:
         """The value of any expression: a scalar if it is the same in every lane."""
         raise NotImplementedError
 
@@ -59,23 +59,23 @@ class Emitter:
         self.known.pop()
 
     @contextmanager
-    def under_mask(self, mask: Value | None) -> Iterator[None]:
+    def under_mask(self, mask: Operand | None) -> Iterator[None]:
         saved, self.mask = self.mask, mask
         with self.scope():
             yield
         self.mask = saved
 
-    def mask_and(self, v: Value) -> Value:
+    def mask_and(self, v: Operand) -> Operand:
         """The active lanes in which `v` holds."""
         v = self.spread(v)
         if self.mask is None:
             return v
         return self.operation(f"and {self.mask.typed}, {v.text}", "bool", v)
 
-    def active(self) -> Value:
+    def active(self) -> Operand:
         return self.mask or constant(True, "bool", self.lanes)
 
-    def intrinsic_any(self, mask: Value) -> str:
+    def intrinsic_any(self, mask: Operand) -> str:
         symbol = f"@llvm.vector.reduce.or.v{mask.lanes}i1"
         self.declare(f"i1 {symbol}({mask.type})")
         return self.f.emit(f"call i1 {symbol}({mask.typed})")
@@ -85,36 +85,36 @@ class Emitter:
 
     # --- values ---
 
-    def spread(self, v: Value) -> Value:
+    def spread(self, v: Operand) -> Operand:
         """A scalar in every lane of the vectorised loop."""
         if v.lanes == self.lanes:
             return v
         if v.known is not None:
-            return Value(f"splat ({v.typed})", v.dtype, self.lanes, v.known)
+            return Operand(f"splat ({v.typed})", v.dtype, self.lanes, v.known)
         element, vector = v.type, register_type(v.dtype, self.lanes)
         one = self.f.emit(f"insertelement {vector} poison, {element} {v.text}, i64 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
         text = self.f.emit(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
-        return Value(text, v.dtype, self.lanes)
+        return Operand(text, v.dtype, self.lanes)
 
-    def level(self, *values: Value) -> list[Value]:
+    def level(self, *values: Operand) -> list[Operand]:
         """All scalars, or all vectors."""
         if all(v.lanes == 1 for v in values):
             return list(values)
         return [self.spread(v) for v in values]
 
-    def operation(self, text: str, dtype: str, like: Value) -> Value:
-        return Value(self.f.emit(text), dtype, like.lanes)
+    def operation(self, text: str, dtype: str, like: Operand) -> Operand:
+        return Operand(self.f.emit(text), dtype, like.lanes)
 
-    def select_where(self, v: Value, where: Value, by: Value) -> Value:
+    def select_where(self, v: Operand, where: Operand, by: Operand) -> Operand:
         return self.operation(f"select {where.typed}, {by.typed}, {v.typed}", v.dtype, v)
 
-    def negate(self, v: Value) -> Value:
+    def negate(self, v: Operand) -> Operand:
         if v.truth is not None:
             return FALSE if v.truth else TRUE
         return self.operation(f"xor {v.typed}, {constant(True, 'bool', v.lanes).text}", "bool", v)
 
-    def intrinsic(self, name: str, dtype: str, *args: Value, extra: str = "") -> Value:
+    def intrinsic(self, name: str, dtype: str, *args: Operand, extra: str = "") -> Operand:
         """A call of an intrinsic overloaded on the type of its first argument."""
         lanes = args[0].lanes
         symbol = f"@llvm.{name}.{intrinsic_suffix(args[0].dtype, lanes)}"
@@ -122,7 +122,7 @@ class Emitter:
         types = ", ".join(a.type for a in args) + (", i1" if extra else "")
         self.declare(f"{result} {symbol}({types})")
         operands = ", ".join(a.typed for a in args) + (f", {extra}" if extra else "")
-        return Value(self.f.emit(f"call {result} {symbol}({operands})"), dtype, lanes)
+        return Operand(self.f.emit(f"call {result} {symbol}({operands})"), dtype, lanes)
 
     def uniform_part(self, a: Affine, flags: str = "") -> str:
         """The scalar const + terms of an affine form, as an i64 operand. Addresses do not overflow
@@ -136,15 +136,15 @@ class Emitter:
             return str(wrap_int64(a.const))
         return self.f.emit(f"add {flags}i64 {total}, {wrap_int64(a.const)}") if a.const else total
 
-    def materialise(self, a: Affine) -> Value:
+    def materialise(self, a: Affine) -> Operand:
         """An affine form as a value; a vector if it differs between lanes."""
-        scalar = Value(self.uniform_part(a), "int64") if a.terms else constant(wrap_int64(a.const), "int64")
+        scalar = Operand(self.uniform_part(a), "int64") if a.terms else constant(wrap_int64(a.const), "int64")
         if a.is_uniform:
             return scalar
         total = self.spread(scalar)
         if a.lane:
             steps = vector_literal([wrap_int64(a.lane * n) for n in range(self.lanes)], "int64")
-            total = Value(self.f.emit(f"add {total.typed}, {steps.text}"), "int64", self.lanes)
+            total = Operand(self.f.emit(f"add {total.typed}, {steps.text}"), "int64", self.lanes)
         for coefficient, vector in a.vectors:
             if coefficient != 1:
                 by = constant(wrap_int64(coefficient), "int64", self.lanes)

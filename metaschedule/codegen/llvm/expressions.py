@@ -14,7 +14,7 @@ from ..lower.scope import has_load, is_harmless
 from .affine import Affine, wrap_int64
 from .emitter import FALSE, TRUE
 from .instructions import Instructions
-from .values import Value, constant, vector_literal
+from .values import Operand, constant, vector_literal
 
 COMPARE: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -58,19 +58,19 @@ class ExpressionEmitter(Instructions):
         self.known[-1][key] = result
         return result
 
-    def as_affine(self, value: Value) -> Affine:
+    def as_affine(self, value: Operand) -> Affine:
         if value.lanes > 1:
             return Affine(vectors=((1, value),))
         known = value.integer
         return Affine(known) if known is not None else Affine(0, {value.text: 1})
 
-    def evaluate(self, e: ir.Expr) -> Value:
+    def evaluate(self, e: ir.Expr) -> Operand:
         """The value of any expression: a scalar if it is the same in every lane."""
         if e.dtype == "int64" and isinstance(e, (ir.Var, ir.Const, ir.Binary)):
             return self.materialise(self.affine(e))
         return self.compute(e)
 
-    def compute(self, e: ir.Expr) -> Value:
+    def compute(self, e: ir.Expr) -> Operand:
         if isinstance(e, ir.Const):
             return constant(e.value, e.dtype)
         if isinstance(e, ir.Load):
@@ -96,7 +96,7 @@ class ExpressionEmitter(Instructions):
             return self.call(e.name, [self.evaluate(arg) for arg in e.args], e.dtype)
         raise TypeError(f"cannot compile {type(e).__name__}")
 
-    def compare_indices(self, e: ir.Binary) -> Value:
+    def compare_indices(self, e: ir.Binary) -> Operand:
         """A comparison of int64s, folded where only constants and the lane number take part."""
         a, b = self.affine(e.a), self.affine(e.b)
         difference = a.plus(b, -1)
@@ -113,7 +113,7 @@ class ExpressionEmitter(Instructions):
         left, right = self.level(self.materialise(a), self.materialise(b))
         return self.compare(e.op, left, right)
 
-    def logical(self, e: ir.Binary) -> Value:
+    def logical(self, e: ir.Binary) -> Operand:
         """`and` / `or`; the second condition is evaluated only where the first leaves it open."""
         a = self.evaluate(e.a)
         decisive = e.op == "or"
@@ -124,7 +124,7 @@ class ExpressionEmitter(Instructions):
         elif a.lanes == 1 and self.lanes == 1:
             here = constant(decisive, "bool")
 
-            def second() -> Value:
+            def second() -> Operand:
                 with self.scope():
                     return self.evaluate(e.b)
 
@@ -139,7 +139,7 @@ class ExpressionEmitter(Instructions):
         a, b = self.level(a, b)
         return self.operation(f"{e.op} {a.typed}, {b.text}", "bool", a)
 
-    def select(self, e: ir.Select) -> Value:
+    def select(self, e: ir.Select) -> Operand:
         cond = self.evaluate(e.cond)
         if cond.truth is not None:
             return self.evaluate(e.a if cond.truth else e.b)
@@ -147,8 +147,8 @@ class ExpressionEmitter(Instructions):
         uniform = self.lanes == 1 or (self.is_uniform(e.a) and self.is_uniform(e.b))
         if cond.lanes == 1 and not harmless:  # lanes agree, so a branch
 
-            def branch(part: ir.Expr) -> Callable[[], Value]:
-                def inside() -> Value:
+            def branch(part: ir.Expr) -> Callable[[], Operand]:
+                def inside() -> Operand:
                     with self.scope():
                         value = self.select(part) if isinstance(part, ir.Select) else self.evaluate(part)
                         return value if uniform else self.spread(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .values import Value
+from .values import Operand
 
 
 class Function:
@@ -67,7 +67,7 @@ class Function:
         self.branch(end)
         self.begin(end)
 
-    def choose(self, cond: str, then: Callable[[], Value], orelse: Callable[[], Value]) -> Value:
+    def choose(self, cond: str, then: Callable[[], Operand], orelse: Callable[[], Operand]) -> Operand:
         """A value by control flow: only the branch taken is evaluated."""
         yes, no, end = self.label("then"), self.label("else"), self.label("end")
         self.branch_if(cond, yes, no)
@@ -81,7 +81,7 @@ class Function:
         self.branch(end)
         self.begin(end)
         phi = self.emit(f"phi {a.type} [ {a.text}, %{from_a} ], [ {b.text}, %{from_b} ]")
-        return Value(phi, a.dtype, a.lanes)
+        return Operand(phi, a.dtype, a.lanes)
 
     @contextmanager
     def loop(self, start: str, stop: str, certain: bool) -> Iterator[str]:

@@ -21,7 +21,7 @@ from ..math.steps import LIBRARY, library
 from .arithmetic import function_symbol
 from .expressions import ExpressionEmitter
 from .function import Function
-from .values import BYTES, Value, intrinsic_suffix, register_type
+from .values import BYTES, Operand, intrinsic_suffix, register_type
 
 # libmvec's letters of instruction sets and the bytes of their vectors, widest first, with the feature needed.
 LIBMVEC = (("e", 64, "avx512f"), ("d", 32, "avx2"), ("b", 16, "sse2"))
@@ -72,7 +72,7 @@ def define_periodic(name: str, lanes: int, x: Var, near: Expr) -> Defined:
     fast.declare("i1 @llvm.expect.i1(i1, i1)")
     unlikely = fast.f.emit(f"call i1 @llvm.expect.i1(i1 {some}, i1 false)")
 
-    def call_slow() -> Value:
+    def call_slow() -> Operand:
         given = f"{fast.evaluate(x).typed}, {value.typed}"
         return fast.operation(f"call {value.type} @{symbol}.far({given})", x.dtype, value)
 
@@ -93,7 +93,7 @@ class FunctionEmitter(ExpressionEmitter):
         libraries: Libraries = (),
         attributes: str = "alwaysinline nounwind",
     ) -> None:
-        self.values: dict[Expr, Value] = {p: Value(f"%{p.name}", p.dtype, lanes) for p in params}
+        self.values: dict[Expr, Operand] = {p: Operand(f"%{p.name}", p.dtype, lanes) for p in params}
         listed = [value.typed for value in self.values.values()]
         self.result = register_type(result, lanes)
         super().__init__(Function(symbol, listed, attributes, self.result), vector_bytes=0, fma=False)
@@ -101,11 +101,11 @@ class FunctionEmitter(ExpressionEmitter):
         self.externals: set[str] = set()
         self.heights: dict[Expr, int] = {}
 
-    def define(self, value: Value) -> Defined:
+    def define(self, value: Operand) -> Defined:
         self.f.effect(f"ret {self.result} {self.spread(value).text}")
         return Defined(f"{self.f.text()}\n", frozenset(self.declared), frozenset(self.externals))
 
-    def evaluate(self, e: Expr) -> Value:
+    def evaluate(self, e: Expr) -> Operand:
         """Once, and of its operands the highest first: what is computed early waits in a register."""
         if e not in self.values:
             for operand in sorted(operands(e), key=self.height, reverse=True):
@@ -118,15 +118,15 @@ class FunctionEmitter(ExpressionEmitter):
             self.heights[e] = 1 + max(map(self.height, operands(e)), default=0)
         return self.heights[e]
 
-    def select(self, e: Select) -> Value:
+    def select(self, e: Select) -> Operand:
         cond, a, b = self.level(self.evaluate(e.cond), self.evaluate(e.a), self.evaluate(e.b))
         return self.operation(f"select {cond.typed}, {a.typed}, {b.typed}", e.dtype, a)
 
-    def logical(self, e: Binary) -> Value:
+    def logical(self, e: Binary) -> Operand:
         a, b = self.level(self.evaluate(e.a), self.evaluate(e.b))
         return self.operation(f"{e.op} {a.typed}, {b.text}", "bool", a)
 
-    def call(self, name: str, args: list[Value], dtype: str) -> Value:
+    def call(self, name: str, args: list[Operand], dtype: str) -> Operand:
         """Also those that no program has: `fma`, `bitcast`, and the C library's."""
         args = self.level(*args)
         if name == "fma":
@@ -138,7 +138,7 @@ class FunctionEmitter(ExpressionEmitter):
             return self.call_library(name.removeprefix(LIBRARY), args)
         return super().call(name, args, dtype)
 
-    def call_library(self, name: str, args: list[Value]) -> Value:
+    def call_library(self, name: str, args: list[Operand]) -> Operand:
         """The C library's function of vectors, the widest that divide the lanes; else one call for each."""
         size = BYTES[args[0].dtype]
         name += "f" if size == 4 else ""
@@ -149,21 +149,21 @@ class FunctionEmitter(ExpressionEmitter):
                 return self.call_pieces(symbol, args, lanes)
         return self.call_pieces(name, args, 1)
 
-    def call_pieces(self, symbol: str, args: list[Value], lanes: int) -> Value:
+    def call_pieces(self, symbol: str, args: list[Operand], lanes: int) -> Operand:
         """A symbol of the C library called for so many lanes at a time."""
         dtype, of = args[0].dtype, register_type(args[0].dtype, lanes)
         self.externals.add(symbol)
         self.declare(f"{of} @{symbol}({', '.join([of] * len(args))}) nounwind willreturn memory(none)")
-        result = Value("poison", dtype, self.lanes)
+        result = Operand("poison", dtype, self.lanes)
         for start in range(0, self.lanes, lanes):
             given = ", ".join([f"{of} {self.piece(a, start, lanes)}" for a in args])
-            called = Value(self.f.emit(f"call {of} @{symbol}({given})"), dtype, lanes)
+            called = Operand(self.f.emit(f"call {of} @{symbol}({given})"), dtype, lanes)
             if lanes == self.lanes:
                 return called
             result = self.insert_piece(result, called, start)
         return result
 
-    def piece(self, v: Value, start: int, lanes: int) -> str:
+    def piece(self, v: Operand, start: int, lanes: int) -> str:
         if lanes == v.lanes:
             return v.text
         if lanes == 1:
@@ -173,7 +173,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.declare(f"{symbol}({v.type}, i64)")
         return self.f.emit(f"call {symbol}({v.typed}, i64 {start})")
 
-    def insert_piece(self, v: Value, piece: Value, start: int) -> Value:
+    def insert_piece(self, v: Operand, piece: Operand, start: int) -> Operand:
         if piece.lanes == 1:
             return self.operation(f"insertelement {v.typed}, {piece.typed}, i64 {start}", v.dtype, v)
         whole, part = intrinsic_suffix(v.dtype, v.lanes), intrinsic_suffix(v.dtype, piece.lanes)

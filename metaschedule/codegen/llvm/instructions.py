@@ -15,22 +15,22 @@ from ... import ir
 from ...arith import simplify
 from ...target import Target
 from .affine import Affine
-from .memory import Memory, has_division
-from .values import BYTES, Value, memory_type, register_type, vector_type
+from .memory import MemoryAccess, has_division
+from .values import BYTES, Operand, memory_type, register_type, vector_type
 
 GROUP = 8  # bytes that are broadcast at most
 
 
-class Instructions(Memory):
+class Instructions(MemoryAccess):
     target: Target
     instructions_used: dict[str, ir.HardwareInstruction]
 
-    def instruct(self, e: ir.Call, known: ir.HardwareInstruction) -> Value:
+    def instruct(self, e: ir.Call, known: ir.HardwareInstruction) -> Operand:
         check_target(known, self.target)
         result = self.registers(e, known) if self.lanes % known.lanes == 0 else None
         return self.evaluate(known.expand(e.args)) if result is None else result
 
-    def registers(self, e: ir.Call, known: ir.HardwareInstruction) -> Value | None:
+    def registers(self, e: ir.Call, known: ir.HardwareInstruction) -> Operand | None:
         """The lanes of a vectorised loop, a register after the other; None if an operand does not fit."""
         operands = [self.operand(r, e.args[r.first : r.first + r.count], known) for r in known.registers]
         results: list[str] = []

@@ -7,10 +7,10 @@ from ... import ir
 from ...arith import simplify
 from .affine import Affine
 from .arithmetic import Arithmetic
-from .values import BYTES, Value, constant, memory_type
+from .values import BYTES, Operand, constant, memory_type
 
 
-class Memory(Arithmetic):
+class MemoryAccess(Arithmetic):
     def address(self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> Affine:
         """The flat offset of an element, in elements."""
         if any(has_division(index) for index in indices):
@@ -45,26 +45,26 @@ class Memory(Arithmetic):
             return base
         return self.f.emit(f"getelementptr {element}, ptr {base}, i64 {at.const}")
 
-    def lane_pointers(self, buffer: ir.Buffer, at: Affine) -> Value:
+    def lane_pointers(self, buffer: ir.Buffer, at: Affine) -> Operand:
         """A vector of addresses, one per lane."""
         base = self.pointer(buffer, Affine(at.const, at.terms))
         offsets = self.materialise(Affine(0, {}, at.lane, at.vectors))
         element = memory_type(buffer.dtype)
         text = self.f.emit(f"getelementptr {element}, ptr {base}, {offsets.typed}")
-        return Value(text, "int64", self.lanes)
+        return Operand(text, "int64", self.lanes)
 
     def place(self, access: ir.Load | ir.Store) -> Affine:
         """The flat offset of an element that is certainly one of the buffer's, or else the kernel stops."""
         self.check_access(access)
         return self.address(access.buffer, access.indices)
 
-    def load(self, e: ir.Load) -> Value:
+    def load(self, e: ir.Load) -> Operand:
         at, dtype = self.place(e), e.buffer.dtype
         if at.is_uniform:
             if self.mask is None or self.mask.holds_somewhere:
                 return self.scalar_load(e.buffer, at)
 
-            def read() -> Value:
+            def read() -> Operand:
                 with self.scope():
                     return self.scalar_load(e.buffer, at)
 
@@ -115,7 +115,7 @@ class Memory(Arithmetic):
         name = self.f.emit(f"shufflevector {typed}, {kind}> poison, <{lanes} x i32> <{order}>")
         return f"<{lanes} x {kind.split(' x ')[1]}> {name}"
 
-    def load_masked_lanes(self, buffer: ir.Buffer, at: Affine, mask: Value) -> str:
+    def load_masked_lanes(self, buffer: ir.Buffer, at: Affine, mask: Operand) -> str:
         """Contiguous elements of the active lanes, zeros in the others."""
         align, loaded, done = BYTES[buffer.dtype], "", 0
         for first, lanes in self.pieces(buffer.dtype):
@@ -140,7 +140,7 @@ class Memory(Arithmetic):
             done += lanes
         return loaded
 
-    def store_masked_lanes(self, buffer: ir.Buffer, at: Affine, raw: str, mask: Value) -> None:
+    def store_masked_lanes(self, buffer: ir.Buffer, at: Affine, raw: str, mask: Operand) -> None:
         """The active lanes of `raw` (a typed operand) to contiguous elements."""
         memory, align = memory_type(buffer.dtype), BYTES[buffer.dtype]
         for first, lanes in self.pieces(buffer.dtype):
@@ -172,13 +172,13 @@ class Memory(Arithmetic):
         ones = self.f.emit(f"bitcast i{lanes} {ones} to <{lanes} x i1>")
         return f"<{lanes} x i1> {self.f.emit(f'and {mask}, {ones}')}"
 
-    def scalar_load(self, buffer: ir.Buffer, at: Affine) -> Value:
+    def scalar_load(self, buffer: ir.Buffer, at: Affine) -> Operand:
         element = memory_type(buffer.dtype)
         pointer = self.pointer(buffer, at)
         raw = self.f.emit(f"load {element}, ptr {pointer}, align {BYTES[buffer.dtype]}")
         return self.from_memory(raw, buffer.dtype, 1)
 
-    def gather(self, buffer: ir.Buffer, at: Affine) -> Value:
+    def gather(self, buffer: ir.Buffer, at: Affine) -> Operand:
         element, align = memory_type(buffer.dtype, self.lanes), BYTES[buffer.dtype]
         symbol = f"@llvm.masked.gather.{memory_suffix(buffer.dtype, self.lanes)}.v{self.lanes}p0"
         pointers, mask = f"<{self.lanes} x ptr>", f"<{self.lanes} x i1>"

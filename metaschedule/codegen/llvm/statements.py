@@ -20,7 +20,7 @@ from .expressions import ExpressionEmitter
 from .function import Function
 from .memory import memory_suffix
 from .transpose import find_interleaving, find_transposition
-from .values import BYTES, Value, constant, intrinsic_suffix, memory_type
+from .values import BYTES, Operand, constant, intrinsic_suffix, memory_type
 
 if TYPE_CHECKING:
     from .module import Module
@@ -198,7 +198,7 @@ class StatementEmitter(ExpressionEmitter):
 
     # --- stores ---
 
-    def store(self, s: ir.Store, value: Value | None, at: Affine | None = None) -> None:
+    def store(self, s: ir.Store, value: Operand | None, at: Affine | None = None) -> None:
         at = at or self.place(s)
         if at.is_uniform and self.lanes > 1:
             term = ir.reduction_term(s, REDUCTIONS) if value is None else None
@@ -241,9 +241,9 @@ class StatementEmitter(ExpressionEmitter):
             f"call void {symbol}({raw}, {pointers} {where.text}, i32 {align}, {self.active().typed})"
         )
 
-    def scalar_store(self, buffer: ir.Buffer, at: Affine, value: Value) -> None:
+    def scalar_store(self, buffer: ir.Buffer, at: Affine, value: Operand) -> None:
         if value.lanes > 1:  # the same in every lane
-            value = Value(self.f.emit(f"extractelement {value.typed}, i64 0"), value.dtype)
+            value = Operand(self.f.emit(f"extractelement {value.typed}, i64 0"), value.dtype)
         raw = self.to_memory(value)
         self.f.effect(f"store {raw}, ptr {self.pointer(buffer, at)}, align {BYTES[buffer.dtype]}")
 
@@ -254,7 +254,7 @@ class StatementEmitter(ExpressionEmitter):
         if self.mask is not None:
             idle = constant(identity(op, dtype), dtype, self.lanes)
             vector = self.operation(f"select {self.mask.typed}, {vector.typed}, {idle.typed}", dtype, vector)
-        total = Value(self.reduce_lanes(op, vector), dtype)
+        total = Operand(self.reduce_lanes(op, vector), dtype)
         if op in ("+", "*") and ir.is_float(dtype):
             total = self.round_narrow(total)
         own = self.scalar_load(buffer, at)
@@ -276,9 +276,9 @@ class StatementEmitter(ExpressionEmitter):
         self.scalar_store(buffer, at, result)
         self.lanes = saved
 
-    def reduce_lanes(self, op: str, v: Value) -> str:
+    def reduce_lanes(self, op: str, v: Operand) -> str:
         """All lanes combined. The order of a float sum changes: that is what vectorising one asks for."""
-        scalar = Value("", v.dtype).type
+        scalar = Operand("", v.dtype).type
         suffix = intrinsic_suffix(v.dtype, v.lanes)
         if ir.is_float(v.dtype) and op in ("+", "*"):
             name = "fadd" if op == "+" else "fmul"
@@ -290,7 +290,7 @@ class StatementEmitter(ExpressionEmitter):
         if ir.is_float(v.dtype):  # LLVM's own reduction that heeds NaN does so at every step
             name = f"@llvm.vector.reduce.f{op}.{suffix}"
             self.declare(f"{scalar} {name}({v.type})")
-            best = Value(self.f.emit(f"call nnan {scalar} {name}({v.typed})"), v.dtype)
+            best = Operand(self.f.emit(f"call nnan {scalar} {name}({v.typed})"), v.dtype)
             nan = self.intrinsic_any(self.operation(f"fcmp uno {v.typed}, {v.text}", "bool", v))
             other = constant(float("nan"), v.dtype)
             return self.f.emit(f"select i1 {nan}, {other.typed}, {best.typed}")

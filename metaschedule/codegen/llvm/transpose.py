@@ -31,7 +31,7 @@ from ...ir import For, Load, Store
 from ..lower.model import INTERLEAVED, TRANSPOSED
 from ..lower.scope import has_load
 from .affine import Affine
-from .values import BYTES, Value
+from .values import BYTES, Operand
 
 if TYPE_CHECKING:
     from .statements import StatementEmitter
@@ -51,7 +51,7 @@ class Transposition:
         assert n is not None
         e.lanes = n
         e.env[self.rows.var] = Affine(0, {}, 1)
-        loaded: list[Value] = []
+        loaded: list[Operand] = []
         for row in range(n):
             e.env[self.columns.var] = Affine(row)
             loaded.append(e.evaluate(self.store.value))
@@ -109,7 +109,7 @@ class Interleaving:
         e.domain = outside.with_loop(self.columns.var, lanes)
         e.lanes = lanes
         e.env[self.columns.var] = Affine(0, {}, 1)
-        values: list[Value] = []
+        values: list[Operand] = []
         for row in range(self.rows.fixed_extent or 0):
             e.env[self.rows.var] = Affine(row)
             chosen = ir.substitute(self.store.value, {self.rows.var: ir.const(row, self.rows.var.dtype)})
@@ -155,7 +155,7 @@ def find_interleaving(emitter: StatementEmitter, rows: For) -> Interleaving | No
     return Interleaving(emitter, rows, columns, store) if beside else None
 
 
-def interleave(e: StatementEmitter, values: list[Value]) -> Value:
+def interleave(e: StatementEmitter, values: list[Operand]) -> Operand:
     """The first lanes of all values, then the second ones, and so on."""
     lanes, count = values[0].lanes, len(values)
     joined = values[0]
@@ -165,7 +165,7 @@ def interleave(e: StatementEmitter, values: list[Value]) -> Value:
     return shuffle(e, joined, joined, [r * lanes + v for v in range(lanes) for r in range(count)])
 
 
-def transpose(e: StatementEmitter, rows: list[Value]) -> list[Value]:
+def transpose(e: StatementEmitter, rows: list[Operand]) -> list[Operand]:
     """The transpose of n vectors of n lanes: first within 128-bit lanes, then between them."""
     n = len(rows)
     unit = min(n, max(1, LANE_BYTES // BYTES[rows[0].dtype]))
@@ -176,13 +176,13 @@ def transpose(e: StatementEmitter, rows: list[Value]) -> list[Value]:
     return exchange(e, rows, unit, n)
 
 
-def transpose_lanes(e: StatementEmitter, r: list[Value]) -> list[Value]:
+def transpose_lanes(e: StatementEmitter, r: list[Operand]) -> list[Operand]:
     """Four vectors of 32-bit elements, each 128-bit lane transposed as a 4x4 matrix of its own."""
     n = r[0].lanes
     low, high = [0, n, 1, n + 1], [2, n + 2, 3, n + 3]
     first, second = [0, 1, n, n + 1], [2, 3, n + 2, n + 3]
 
-    def pick(a: Value, b: Value, pattern: list[int]) -> Value:
+    def pick(a: Operand, b: Operand, pattern: list[int]) -> Operand:
         return shuffle(e, a, b, [p + lane for lane in range(0, n, 4) for p in pattern])
 
     t0, t1 = pick(r[0], r[1], low), pick(r[0], r[1], high)
@@ -190,7 +190,7 @@ def transpose_lanes(e: StatementEmitter, r: list[Value]) -> list[Value]:
     return [pick(t0, t2, first), pick(t0, t2, second), pick(t1, t3, first), pick(t1, t3, second)]
 
 
-def exchange(e: StatementEmitter, rows: list[Value], unit: int, n: int) -> list[Value]:
+def exchange(e: StatementEmitter, rows: list[Operand], unit: int, n: int) -> list[Operand]:
     """Swap bit by bit the bits of the row number with those of the position, from `unit` up to `n`."""
     lanes = rows[0].lanes
     while unit < n:
@@ -206,7 +206,7 @@ def exchange(e: StatementEmitter, rows: list[Value], unit: int, n: int) -> list[
     return rows
 
 
-def shuffle(e: StatementEmitter, a: Value, b: Value, order: list[int]) -> Value:
+def shuffle(e: StatementEmitter, a: Operand, b: Operand, order: list[int]) -> Operand:
     mask = ", ".join(f"i32 {n}" for n in order)
     text = e.f.emit(f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>")
-    return Value(text, a.dtype, len(order))
+    return Operand(text, a.dtype, len(order))

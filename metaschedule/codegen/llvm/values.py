@@ -23,7 +23,7 @@ BYTES = {
 }  # fmt: skip
 
 
-class Value(NamedTuple):
+class Operand(NamedTuple):
     """An operand: its text (an SSA name or a literal), dtype and number of lanes (1: a scalar). Of a literal,
     `known` is its value, the same in all lanes, or one of each lane."""
 
@@ -83,15 +83,15 @@ def literal(value: bool | int | float, dtype: str) -> str:
     return str(int(value))
 
 
-def constant(value: bool | int | float, dtype: str, lanes: int = 1) -> Value:
+def constant(value: bool | int | float, dtype: str, lanes: int = 1) -> Operand:
     text = literal(value, dtype)
     if lanes > 1:
         text = f"splat ({register_type(dtype)} {text})"
     known = bool(value) if dtype == "bool" else float(value) if is_float(dtype) else int(value)
-    return Value(text, dtype, lanes, known)
+    return Operand(text, dtype, lanes, known)
 
 
-def vector_literal(values: list[int] | list[bool], dtype: str) -> Value:
+def vector_literal(values: list[int] | list[bool], dtype: str) -> Operand:
     element = register_type(dtype)
     parts = ", ".join(f"{element} {literal(v, dtype)}" for v in values)
-    return Value(f"<{parts}>", dtype, len(values), tuple(values))
+    return Operand(f"<{parts}>", dtype, len(values), tuple(values))

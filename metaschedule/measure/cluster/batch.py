@@ -16,7 +16,7 @@ from ... import __version__
 from ..frames import pack
 from ..outcome import MeasureError, Outcome, one_line
 from ..workers import Listener
-from ..workload import Built, Workload
+from ..workload import Built, MeasuredWorkload
 from .node import outcome_of, pack_entry, read
 from .runners import RemoteRunner
 from .travel import pack_parts
@@ -143,7 +143,7 @@ class RemoteBatch:
 class RayRunner:
     """A workload, run by whichever runners of the cluster may share it."""
 
-    def __init__(self, workers: RayWorkers, workload: Workload, key: str) -> None:
+    def __init__(self, workers: RayWorkers, workload: MeasuredWorkload, key: str) -> None:
         self.target, self.seconds = workload.target, workload.limits.run_seconds
         self.name = workload.program.name
         self.constraint = ""

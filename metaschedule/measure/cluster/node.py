@@ -25,7 +25,7 @@ from ..outcome import MeasureError, Outcome, one_line
 from ..peak import measure_peak
 from ..pool import Job, Pool
 from ..runner import LocalRunner
-from ..workload import Built, Workload
+from ..workload import Built, MeasuredWorkload
 from . import gate
 from .travel import unpack_parts
 
@@ -148,7 +148,7 @@ class RunnerActor:
         if key not in self._open:
             while len(self._open) >= OPEN:
                 self._open.popitem(last=False)[1].close()
-            given = Workload.unpack(read(workload))
+            given = MeasuredWorkload.unpack(read(workload))
             self._now["program"] = given.program.name
             self._tell("preparing")
             runner = LocalRunner(given)

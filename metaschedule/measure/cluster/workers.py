@@ -23,7 +23,7 @@ from ..frames import Frame
 from ..outcome import MeasureError, WorkersError, one_line
 from ..pool import Job
 from ..workers import WorkerNode
-from ..workload import Workload
+from ..workload import MeasuredWorkload
 from . import gate
 from .connection import RUNNER, Connection
 from .status import NAMESPACE
@@ -121,7 +121,7 @@ class RayWorkers:
         """A runner may be on this machine."""
         return gate.computing()
 
-    def open(self, workload: Workload) -> Any:
+    def open(self, workload: MeasuredWorkload) -> Any:
         return self._open_runner(self, workload, f"{self._name}.{next(self._numbers)}")
 
     def close(self) -> None:

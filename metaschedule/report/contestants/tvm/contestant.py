@@ -47,7 +47,7 @@ class TVM:
         done = directory / "seconds.json"
         if not done.exists():
             request = {"directory": str(directory), "trials": self.trials, "seed": self.seed}
-            with closing(Process(self.cache, self.target.cores)) as tuner:
+            with closing(TvmServer(self.cache, self.target.cores)) as tuner:
                 seconds = tuner.ask("tune", **self._program(case), **request)
             done.write_text(json.dumps(seconds))
         return json.loads(done.read_text())
@@ -87,11 +87,11 @@ class TVM:
         return directory
 
     @cached_property
-    def _process(self) -> Process:
-        return Process(self.cache, self.threads)
+    def _process(self) -> TvmServer:
+        return TvmServer(self.cache, self.threads)
 
 
-class Process:
+class TvmServer:
     """A running server of TVM; `threads` None leaves their number to TVM."""
 
     def __init__(self, cache: Path, threads: int | None) -> None:
