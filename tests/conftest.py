@@ -17,6 +17,7 @@ from tests.postgres import Server, running_server, unavailable
 
 LONG = {"long": False}
 MEASURING = ("cli", "measure", "search")
+WAITING = ("test_cluster_apart.py",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,7 +41,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "measuring" if Path(nodeid.partition("::")[0]).parent.name in MEASURING else nodeid
+            file = Path(nodeid.partition("::")[0])
+            is_measuring = file.parent.name in MEASURING and file.name not in WAITING
+            return "measuring" if is_measuring else nodeid
 
     return Scheduling(config, log)
 

@@ -48,6 +48,17 @@ result = ms.tune(ms.workloads.create("GMM", b=1, n=24, m=24, k=24), trials=int(s
 print(len(result.records), result.stopped, flush=True)
 sys.exit(1 if result.failed else 0)
 """
+CLOSES = """
+import time
+from metaschedule.measure.cluster import RayWorkers
+for _ in range(3):
+    with RayWorkers("ray") as workers:
+        workers.discard(workers.runners.alive[0], "so that another is started")
+        while not workers._starting:
+            time.sleep(0.01)
+    time.sleep(1)
+print("still here")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +150,18 @@ def test_runners_need_nothing_of_the_node_that_the_driver_is_attached_to(
 
 
 @pytest.mark.parametrize("round", ROUNDS)
+def test_a_process_outlives_workers_that_are_closed_while_a_runner_starts(
+    cluster: TestCluster, round: int
+) -> None:
+    """A call of Ray after its end, in any thread, would end the process."""
+    while not cluster.nodes:
+        cluster.add()
+    done = subprocess.run([sys.executable, "-c", CLOSES], capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("still here\n")  # before it Ray may say which nodes died
+
+
+@pytest.mark.parametrize("round", ROUNDS)
 def test_a_candidate_that_was_on_two_dying_nodes_is_a_crash(
     cluster: TestCluster, workers: RayWorkers, round: int
 ) -> None:
@@ -207,7 +230,10 @@ def has_records(path: Path) -> bool:
 
 
 def actors(workers: RayWorkers) -> list[str]:
-    return [a["name"] for a in workers.ray.util.list_named_actors(all_namespaces=True)]
+    from ray.util import list_named_actors
+
+    named: Any = list_named_actors(all_namespaces=True)
+    return [actor["name"] for actor in named]
 
 
 @pytest.mark.parametrize("round", ROUNDS)

@@ -171,7 +171,9 @@ class RayRunner:
         self._used.add(runner)
         parts = [self._workload, self._reference, *entries]
         sizes, pieces = pack_parts(parts, self._workers.ray.put)
-        return runner.actor.run.remote(__version__, self._key, best, confirm, sizes, *pieces)
+        return self._workers.ray.submit(
+            runner.actor.run, __version__, self._key, best, confirm, sizes, *pieces
+        )
 
     def listen(self, listener: Listener) -> None:
         self._listener = listener

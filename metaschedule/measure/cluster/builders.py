@@ -36,7 +36,7 @@ class Builders:
             raise WorkersError("the cluster has no cores to build on: start a node with --num-cpus")
         self._free = threading.Semaphore(count)
         for _ in range(min(count, MOST_PREPARED)):
-            self._task.remote(__version__, Limits().memory, [], [])
+            self._ray.submit(self._task, __version__, Limits().memory, [], [])
 
     def build(self, jobs: Iterable[Job], memory: int) -> Iterator[tuple[Job, Frame]]:
         """As many tasks at a time as the cluster has cores, of all batches. What was in one that died or does
@@ -80,7 +80,7 @@ class Builders:
         """A task, and when it should have ended."""
         seconds = [job.seconds for job in group]
         requests = [pack(job.header, job.payload) for job in group]
-        reference = self._task.remote(__version__, memory, seconds, requests)
+        reference = self._ray.submit(self._task, __version__, memory, seconds, requests)
         return reference, time.monotonic() + START + 2 * sum(seconds)
 
     def _give_up(self, reference: Any, error: Exception | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import logging
 import os
@@ -17,6 +18,7 @@ log = logging.getLogger("metaschedule")
 RUNNER = "metaschedule_runner"  # the resource of nodes on which candidates are timed
 STORE = 256 << 20  # bytes for objects of a Ray of our own: a batch has less than one
 CONNECT = 60.0  # seconds
+CLOSE = 20.0  # seconds
 LOOPBACK = "127.0.0.1"
 Answer = TypeVar("Answer")
 
@@ -47,19 +49,67 @@ def import_ray() -> Any:
     return ray
 
 
+class Guarded:
+    """Ray's functions, for several threads and until `close`.
+
+    Whoever calls Ray after `ray.shutdown`, or during it, ends this process without a word: with status 1, or
+    by a fault. So no call begins after `close`, which waits for those that have begun.
+
+        guarded.get(future, timeout=1.0)         ray.get
+        guarded.submit(actor.run, *arguments)    actor.run.remote
+    """
+
+    def __init__(self, ray: Any) -> None:
+        self._ray, self._calls, self._is_closed = ray, 0, False
+        self._changed = threading.Condition()
+
+    def submit(self, remote: Any, *arguments: Any) -> Any:
+        """Call what is elsewhere: the future, or the actor."""
+        return self._call(remote.remote, arguments, {})
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *arguments, **options: self._call(getattr(self._ray, name), arguments, options)
+
+    def _call(self, function: Callable[..., Answer], arguments: Any, options: Any) -> Answer:
+        with self._changed:
+            if self._is_closed:
+                raise WorkersError("closed")
+            self._calls += 1
+        try:
+            return function(*arguments, **options)
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
+
+    def close(self, seconds: float) -> bool:
+        """Whether nobody is in a call any more, after so long at most."""
+        with self._changed:
+            self._is_closed = True
+            return self._changed.wait_for(lambda: not self._calls, seconds)
+
+
 class Connection:
     """Ray as this process knows it. `address` is "ray" or that of a client's server, "ray://host:port"."""
 
+    _lock = threading.RLock()
+    _sharing = 0  # connections of this process; the last one ends Ray,
+    _is_ours = False  # if the first one began it, and not the caller
+
     def __init__(self, address: str, join: bool = False) -> None:
         """With `join` none is started: without RAY_ADDRESS it is the cluster of this machine."""
-        self.ray = import_ray()
-        self.is_ours = not self.ray.is_initialized()  # otherwise the caller's, who ends it
-        self.is_local = False
-        if self.is_ours:
-            self._connect(address, join)
+        module = import_ray()
+        self.is_local = self._is_closed = False
+        with Connection._lock:
+            if not module.is_initialized():
+                self._connect(module, address, join)
+                Connection._is_ours = True
+            Connection._sharing += 1
+        self.ray: Any = Guarded(module)
         self.gcs = self._gcs_address(address)
+        atexit.register(self.close)  # before Ray's own, which does not wait for threads of ours
 
-    def _connect(self, address: str, join: bool) -> None:
+    def _connect(self, ray: Any, address: str, join: bool) -> None:
         options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         if address != "ray":
             options |= {"address": address}
@@ -78,27 +128,16 @@ class Connection:
             options |= {"_node_ip_address": LOOPBACK}
         try:
             if self.is_local:  # in this thread, because its processes end with the thread that starts them
-                self._start(options)
+                start(ray, options)
             else:
                 check_port(where)
-                within(CONNECT, lambda: self.ray.init(**options))
+                within(CONNECT, lambda: ray.init(**options))
         except WorkersError:
             raise
         except TimeoutError:
             raise WorkersError(f"no answer from Ray at {where} in {CONNECT:g} s: {HINT}") from None
         except Exception as error:
             raise WorkersError(f"Ray at {where} cannot be reached: {one_line(error)}; {HINT}") from error
-
-    def _start(self, options: dict[str, Any]) -> None:
-        """On a busy machine Ray gives its own processes up after 30 s: once more, then."""
-        try:
-            self.ray.init(**options)
-        except Exception as error:
-            if "timed out" not in str(error):
-                raise
-            log.warning("Ray did not start in 30 s; trying again")
-            self.ray.shutdown()
-            self.ray.init(**options)
 
     def _gcs_address(self, address: str) -> tuple[str, int] | None:
         """What must answer as long as there is a cluster."""
@@ -121,11 +160,35 @@ class Connection:
 
     def close(self) -> None:
         """End what was begun here. A head that is gone would be waited for, so not for ever."""
-        if self.is_ours:
+        atexit.unregister(self.close)
+        is_quiet = self.ray.close(CLOSE)
+        with Connection._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            Connection._sharing -= 1
+            if Connection._sharing or not Connection._is_ours:
+                return
+            Connection._is_ours = False
+            if not is_quiet:
+                log.warning("Ray has not answered a call for %g s, and is left as it is", CLOSE)
+                return
             try:
-                within(20.0, self.ray.shutdown)
+                within(CLOSE, import_ray().shutdown)
             except TimeoutError:
-                log.warning("Ray did not shut down in 20 s")
+                log.warning("Ray did not shut down in %g s", CLOSE)
+
+
+def start(ray: Any, options: dict[str, Any]) -> None:
+    """On a busy machine Ray gives its own processes up after 30 s: once more, then."""
+    try:
+        ray.init(**options)
+    except Exception as error:
+        if "timed out" not in str(error):
+            raise
+        log.warning("Ray did not start in 30 s; trying again")
+        ray.shutdown()
+        ray.init(**options)
 
 
 def host_and_port(text: str) -> tuple[str, int] | None:

@@ -39,6 +39,7 @@ def cluster_status(address: str = "ray") -> list[ClusterNode]:
 
 
 def look(ray: Any) -> list[ClusterNode]:
+    from ray.util import list_named_actors
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from .node import probe
@@ -47,14 +48,15 @@ def look(ray: Any) -> list[ClusterNode]:
     nodes = [n for n in ray.nodes() if n["Alive"]]
     task = ray.remote(num_cpus=0, max_retries=0)(probe)
     strategies = {n["NodeID"]: NodeAffinitySchedulingStrategy(n["NodeID"], soft=False) for n in nodes}
-    asked = {task.options(scheduling_strategy=s).remote(): key for key, s in strategies.items()}
+    asked = {ray.submit(task.options(scheduling_strategy=s)): key for key, s in strategies.items()}
     doing: dict[str, list[dict[str, Any]]] = {}
-    for found in ray.util.list_named_actors(all_namespaces=True):
+    named: Any = list_named_actors(all_namespaces=True)
+    for found in named:
         if found["namespace"] == NAMESPACE:
             try:
                 actor = ray.get_actor(found["name"], namespace=NAMESPACE)
                 key = found["name"].split("-")[2]
-                doing.setdefault(key, []).append(ray.get(actor.look.remote(), timeout=SECONDS))
+                doing.setdefault(key, []).append(ray.get(ray.submit(actor.look), timeout=SECONDS))
             except Exception:  # it ended meanwhile, or hangs, which is its driver's to find out
                 log.debug("%s does not answer", found["name"], exc_info=True)
                 continue

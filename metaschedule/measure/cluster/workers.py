@@ -175,7 +175,7 @@ class RayWorkers:
         """Let runners forget a workload."""
         for runner in used:
             if not runner.died and self._failure is None and not self._is_closed.is_set():
-                runner.actor.drop.remote(key)
+                self.ray.submit(runner.actor.drop, key)
 
     def _find_first_runners(self) -> None:
         deadline = time.monotonic() + START
@@ -202,11 +202,12 @@ class RayWorkers:
         started: dict[Any, tuple[str, Any]] = {}
         for key in names:
             self._starts[key] += 1
-            actor = self._actor_class.options(
+            placed = self._actor_class.options(
                 name=f"runner-{self._name}-{key}-{next(self._numbers)}", namespace=NAMESPACE,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(key, soft=False),
-            ).remote(self._lease)  # fmt: skip
-            started[actor.describe.remote()] = key, actor
+            )  # fmt: skip
+            actor = self.ray.submit(placed, self._lease)
+            started[self.ray.submit(actor.describe)] = key, actor
         while started and time.monotonic() < deadline and not self._is_closed.is_set():
             done, _ = self.ray.wait(list(started), num_returns=1, timeout=1.0)
             for reference in done:
@@ -254,7 +255,7 @@ class RayWorkers:
                 waiting = set(asked.values())
                 for runner in self.runners.alive:
                     if runner not in waiting:
-                        asked[runner.actor.status.remote()] = runner
+                        asked[self.ray.submit(runner.actor.status)] = runner
                 done, _ = (
                     self.ray.wait(list(asked), num_returns=len(asked), timeout=0.5) if asked else ([], [])
                 )
