@@ -17,7 +17,8 @@ from ..outcome import WorkersError, one_line
 log = logging.getLogger("metaschedule")
 RUNNER = "metaschedule_runner"  # the resource of nodes on which candidates are timed
 STORE = 256 << 20  # bytes for objects of a Ray of our own: a batch has less than one
-CONNECT = 60.0  # seconds
+CONNECT = 90.0  # seconds
+TOO_SLOW = "timed out", "Starting Ray client server failed"
 CLOSE = 20.0  # seconds
 LOOPBACK = "127.0.0.1"
 Answer = TypeVar("Answer")
@@ -131,7 +132,7 @@ class Connection:
                 start(ray, options)
             else:
                 check_port(where)
-                within(CONNECT, lambda: ray.init(**options))
+                within(CONNECT, lambda: start(ray, options))
         except WorkersError:
             raise
         except TimeoutError:
@@ -180,11 +181,11 @@ class Connection:
 
 
 def start(ray: Any, options: dict[str, Any]) -> None:
-    """On a busy machine Ray gives its own processes up after 30 s: once more, then."""
+    """Ray gives up its own processes, or a client's server, after 30 s on a busy machine: once more, then."""
     try:
         ray.init(**options)
     except Exception as error:
-        if "timed out" not in str(error):
+        if not any(why in str(error) for why in TOO_SLOW):
             raise
         log.warning("Ray did not start in 30 s; trying again")
         ray.shutdown()
