@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import workloads
@@ -13,6 +14,7 @@ from ..errors import ScriptError, VerifyError
 from ..schedule import TraceError
 from ..script import parse
 from ..space.outline import outline
+from ..workloads.work import MEMORY_BOUND, bytes_moved
 
 MOST_POINTS = 3000  # of a plot; a screen has fewer columns
 SILENCE = 120.0  # seconds without a sign, after which a run is taken for dead
@@ -83,7 +85,7 @@ def describe_run(db: Database, uid: str) -> dict[str, Any]:
     shown = thin(trials)
     best = min((r.latency for r in trials if r.latency is not None), default=None)
     final = min((r.latency for r in confirmed if r.reliable and r.latency), default=best)
-    work = operations_of(workload.script) if workload else 0
+    work = work_of(workload.script) if workload else Work()
     peak = run.details.get("peak")
     return {
         "uid": uid,
@@ -105,7 +107,7 @@ def describe_run(db: Database, uid: str) -> dict[str, Any]:
         "left": seconds_left(run, len(trials)),
         "untuned": run.untuned,
         "best": final,
-        "gflops": work / final / 1e9 if final and work else None,
+        **work.rates(final),
         "peak": peak,
         "trials": len(trials),
         "outcomes": dict(Counter(r.outcome for r in trials).most_common()),
@@ -209,8 +211,27 @@ def seconds_left(run: TuningRun, done: int) -> float | None:
     return min(known, default=None)
 
 
-def operations_of(script: str) -> int:
+@dataclass(frozen=True)
+class Work:
+    """What a program has to do, at least; zeros if that is not known."""
+
+    operations: int = 0
+    bytes: int = 0
+
+    @property
+    def is_memory_bound(self) -> bool:
+        """Then its share of the peak says nothing: there is no time to be won by computing faster."""
+        return self.operations < MEMORY_BOUND * self.bytes
+
+    def rates(self, latency: float | None) -> dict[str, float | None]:
+        gflops = self.operations / latency / 1e9 if latency and self.operations else None
+        bandwidth = self.bytes / latency / 1e9 if latency and self.is_memory_bound else None
+        return {"gflops": gflops, "bandwidth": bandwidth}
+
+
+def work_of(script: str) -> Work:
     try:
-        return workloads.operations(parse(script))
-    except (ScriptError, VerifyError):  # a script of another version: the page then shows no GFLOPS
-        return 0
+        program = parse(script)
+    except (ScriptError, VerifyError):  # a script of another version: the page then shows no rates
+        return Work()
+    return Work(workloads.operations(program), bytes_moved(program))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..database import Database, Record, TuningRun
-from .history import is_running, operations_of
+from .history import is_running, work_of
 
 PLAIN_SHARE = 0.9  # of the peak: what a good kernel reaches, so what is above it is not to be won
 
@@ -37,8 +37,10 @@ def describe_kernel(db: Database, run: TuningRun, workload: Any) -> dict[str, An
     best: Record | None = db.best(run.workload, run.target)
     latency = best.latency if best else None
     weight = 1.0 if run.weight is None else run.weight
-    work, peak = operations_of(workload.script), run.details.get("peak")
-    bound = work / (PLAIN_SHARE * peak * 1e9) if peak and work else None
+    work, peak = work_of(workload.script), run.details.get("peak")
+    bound = None
+    if peak and work.operations and not work.is_memory_bound:
+        bound = work.operations / (PLAIN_SHARE * peak * 1e9)
     left = max(0.0, latency - bound) * weight if latency is not None and bound is not None else None
     return {
         "run": run.uid,
@@ -51,7 +53,7 @@ def describe_kernel(db: Database, run: TuningRun, workload: Any) -> dict[str, An
         "before": None if run.untuned is None else weight * run.untuned,
         "after": None if latency is None else weight * latency,
         "may_win": left,
-        "gflops": work / latency / 1e9 if latency and work else None,
+        **work.rates(latency),
         "peak": peak,
         "trials": db.count(run=run.uid),
         "stopped": run.stopped,

@@ -11,9 +11,10 @@ import numpy as np
 
 from .. import workloads
 from ..build import declare_constants
-from ..ir import Program, numpy_dtype
+from ..ir import Program
 from ..runtime import ArgSpec
 from ..runtime.timing import random_arrays
+from ..workloads.work import bytes_moved
 
 # The operators that the paper measures one by one.
 TWELVE: Sequence[str] = ("C1D", "C2D", "C3D", "DEP", "DIL", "GMM", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM")
@@ -54,8 +55,7 @@ class Case:
 
     @property
     def bytes(self) -> int:
-        """Of inputs and outputs: what must be moved once at least."""
-        return sum(b.size * numpy_dtype(b.dtype).itemsize for b in self.program.params)
+        return bytes_moved(self.program)
 
 
 def cases(names: Sequence[str], config: str = "0", constant: bool = False) -> list[Case]:

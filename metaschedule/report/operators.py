@@ -12,12 +12,12 @@ from ..measure.numerics import tolerance
 from ..measure.peak import measure_peak
 from ..runtime import ArgSpec
 from ..target import Target
+from ..workloads.work import MEMORY_BOUND
 from .case import Case
 from .contestants import Contestant, ContestantError, Variant
 from .timing import keep_freed_memory
 
 ROUNDS = 8
-MEMORY_BOUND = 4.0  # operations per byte moved, below which the bandwidth says more than the GFLOPS
 
 
 class Time(NamedTuple):

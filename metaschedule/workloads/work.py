@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ir
+from ..ir import numpy_dtype
 from ..validation import check_arguments
 from .catalogue import create, resolve
+
+MEMORY_BOUND = 4.0  # operations per byte moved, below which the bandwidth says more than the GFLOPS
 
 
 @check_arguments
@@ -34,6 +37,11 @@ def operations(what: ir.Program | str, config: int = 0) -> int:
         return flops(what, config)
     except ValueError:
         return 0
+
+
+def bytes_moved(program: ir.Program) -> int:
+    """Of inputs and outputs: what must be moved once at least."""
+    return sum(b.size * numpy_dtype(b.dtype).itemsize for b in program.params)
 
 
 def _in_body(body: ir.Body, times: int) -> int:

@@ -14,9 +14,10 @@ from metaschedule.dashboard.history import thin
 from metaschedule.dashboard.kernel import distinct
 from metaschedule.dashboard.machine_code import find_inner_loop
 from metaschedule.dashboard.views import view
-from metaschedule.database import Database, open
+from metaschedule.database import Database, Record, TuningRun, open
 from metaschedule.measure import WorkerNode
 from metaschedule.schedule import Trace
+from metaschedule.target import resolve
 from tests.dashboard.databases import copy_of_real_run, many_records
 
 
@@ -55,6 +56,26 @@ def test_a_model_sums_what_its_kernels_take(db: Database) -> None:
     data = view(db, f"model/{call['call']}")
     assert {k["weight"] for k in data["kernels"]} == {3.0, 1.0}
     assert data["after"] == pytest.approx(sum(k["weight"] * k["latency"] for k in data["kernels"]))
+
+
+def test_a_kernel_that_memory_bounds_has_a_bandwidth_and_nothing_left_to_gain() -> None:
+    """The peak of computing says nothing of it."""
+    product, softmax = ms.workloads.create("GMM"), ms.workloads.create("SFM", shape=(64, 64))
+    with open(None) as db:
+        for n, program in enumerate([product, softmax]):
+            trace = ms.space.default().sample(program, 0).trace
+            record = Record.of(program, resolve("native"), trace, "ok", latency=1e-3, run=str(n))
+            run = TuningRun(
+                str(n), db.add_program(program), record.target, "cpu", 0, "a call", details={"peak": 100.0}
+            )
+            db.add_all([record], run)
+        of_product, of_softmax = (view(db, f"run/{n}") for n in range(2))
+        kernels = {k["program"]: k for k in view(db, "model/a call")["kernels"]}
+    assert of_product["bandwidth"] is None
+    assert of_product["gflops"] == pytest.approx(2 * 128**3 / 1e-3 / 1e9)
+    assert of_softmax["bandwidth"] == pytest.approx(2 * 64 * 64 * 4 / 1e-3 / 1e9)
+    assert kernels["GMM"]["may_win"] == pytest.approx(1e-3 - 2 * 128**3 / 90e9)
+    assert kernels["SFM"]["may_win"] is None
 
 
 def test_a_kernel_replays_step_by_step_to_its_program(db: Database) -> None:

@@ -3,6 +3,7 @@ import { h, table, time, number } from "./text.js";
 
 const PALETTE = ["#3b6fb6", "#d98032", "#3f8f5f", "#8d6bb8", "#b8504b", "#2f97a5", "#a07a2c", "#c2649a", "#6b7785", "#5f8f1f"];
 const HEIGHT = 320; // pixels
+const SPREAD = 1.5; // times what most candidates take: where the scale of latencies ends
 const live = new Set();
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -44,19 +45,23 @@ export function course(run, by, onpick) {
   const p = run.points, ok = p.latency.map((l) => l !== null);
   const us = (l) => (l === null ? null : 1e6 * l);
   const label = by === "trial" ? "trial" : "seconds";
+  const known = p.latency.filter((l) => l !== null).map(us).sort((a, b) => a - b);
+  const slowest = known.at(-1) ?? 1e-3;
+  // a few candidates that are a thousand times slower would press all others to the ground
+  const most = SPREAD * Math.max(known[Math.floor(0.9 * known.length)] ?? 0, 1e6 * run.untuned);
+  const top = slowest > SPREAD * most ? most : slowest;
   const make = () => {
-    const top = 1.15 * Math.max(1e-3, ...p.latency.filter((l) => l !== null).map(us));
     const groups = new Map();
     p.uid.forEach((uid, n) => { if (ok[n]) groups.set(p.sketch[n], [...(groups.get(p.sketch[n]) ?? []), n]); });
     const dots = [...groups].sort((a, b) => a[0] - b[0]).map(([sketch, at]) => ({
       name: `sketch ${sketch}`, mode: "markers",
-      x: at.map((n) => p[by][n]), y: at.map((n) => us(p.latency[n])), customdata: at.map((n) => p.uid[n]),
+      x: at.map((n) => p[by][n]), y: at.map((n) => Math.min(top, us(p.latency[n]))), customdata: at.map((n) => p.uid[n]),
       text: at.map((n) => `trial ${p.trial[n]}: ${time(p.latency[n])}${p.disturbed[n] >= 1 ? ", disturbed" : ""}`),
-      hoverinfo: "text", marker: { color: colourOf(sketch), size: 7, opacity: 0.8 },
+      hoverinfo: "text", marker: { color: colourOf(sketch), size: 7, opacity: 0.8, symbol: at.map((n) => (us(p.latency[n]) > top ? "triangle-up" : "circle")) },
     }));
     const failed = p.uid.map((_, n) => n).filter((n) => !ok[n]);
     if (failed.length) dots.push({
-      name: "failed", mode: "markers", x: failed.map((n) => p[by][n]), y: failed.map(() => top),
+      name: "failed", mode: "markers", x: failed.map((n) => p[by][n]), y: failed.map(() => 1.15 * top),
       customdata: failed.map((n) => p.uid[n]), hoverinfo: "text",
       text: failed.map((n) => `trial ${p.trial[n]}: ${p.outcome[n]}. ${p.detail[n]}`),
       marker: { color: css("--bad"), size: 8, symbol: "circle-open" },
@@ -74,7 +79,7 @@ export function course(run, by, onpick) {
   };
   const failures = p.latency.filter((l) => l === null).length;
   const caption = `Every candidate is a dot, coloured by its sketch; ${failures ? `the ${number(failures)} hollow ones failed` : "none failed"}. The line is the best so far`
-    + (run.untuned ? ", the dotted one is the untuned kernel." : ".") + (run.thinned ? " Thinned: not all dots are drawn." : "");
+    + (run.untuned ? ", the dotted one is the untuned kernel." : ".") + (slowest > top ? " Triangles are slower than the scale reaches." : "") + (run.thinned ? " Thinned: not all dots are drawn." : "");
   const rows = run.course.latency.map((l, n) => [number(run.course.trial[n]), run.course.elapsed[n].toFixed(1), time(l)]);
   return figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make,
     [["> trial", "> seconds", "> best so far"].map((c) => c.replace("> ", ">")), rows], onpick && ((point) => onpick(point.customdata)));
@@ -95,7 +100,7 @@ export function kernels(model) {
   const rows = model.kernels.filter((k) => k.after !== null).slice(0, 40);
   const title = (k, n) => `${n + 1} ${k.program.length > 28 ? `${k.program.slice(0, 27)}…` : k.program}`; // a phone has room for no more
   const make = () => [[
-    { name: "untuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * (k.before ?? 0)), marker: { color: css("--dim"), opacity: 0.5 } },
+    { name: "untuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * (k.before ?? 0)), marker: { color: css("--faint") } },
     { name: "tuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * k.after), marker: { color: PALETTE[0] } },
   ], { height: 110 + 34 * rows.length, barmode: "group", yaxis: { autorange: "reversed", ticksuffix: " ", tickfont: { size: 11 } }, xaxis: { title: { text: "µs in the model" } }, margin: { l: 60, r: 12, t: 6, b: 40 } }];
   return figure("Kernels by time in the model", "What each kernel takes in the model, before and after tuning.", make,

@@ -10,6 +10,9 @@ const target = (key) => {
   return cores && /^c\d+$/.test(cores) ? `${architecture} ${cpu}, ${cores.slice(1)} cores` : key.split(":").filter((_, n) => n !== 2).join(" ");
 };
 
+// the share of the peak, or what is moved by a kernel that memory bounds
+const speed = (k) => (k.bandwidth ? `${k.bandwidth.toPrecision(3)} GB/s` : k.gflops && k.peak ? percent(k.gflops / k.peak) : "–");
+
 export function runs(data) {
   if (!data.calls.length && !data.programs.length) {
     return [h("h1", {}, "Nothing tuned yet"), h("p", { class: "empty" },
@@ -40,7 +43,6 @@ function pager(data) {
 
 export function run(data, { others }) {
   const pick = (uid) => { location.hash = address("kernel", data.workload, data.target, uid).slice(1); };
-  const share = data.gflops && data.peak ? data.gflops / data.peak : null;
   const state = data.running ? h("span", { class: "live" }, "running") : data.stopped || "done";
   return [
     h("h1", {}, `${data.program}: tuning run`),
@@ -49,7 +51,7 @@ export function run(data, { others }) {
       ["speedup", data.untuned && data.best ? times(data.untuned / data.best) : "–", "good"],
       ["trials", data.budget ? `${number(data.trials)} of ${number(data.budget)}` : number(data.trials)],
       ["state", state], data.left !== null && ["time left", `about ${duration(data.left)}`],
-      data.gflops !== null && ["rate", `${data.gflops.toPrecision(3)} GFLOPS`], share !== null && ["share of the peak", percent(share)],
+      data.gflops !== null && ["rate", `${data.gflops.toPrecision(3)} GFLOPS`], data.bandwidth ? ["moved", speed(data)] : data.gflops && data.peak && ["share of the peak", speed(data)],
       ["disturbed", data.disturbed ? `${number(data.disturbed)} of ${number(data.trials)} trials` : "no", data.disturbed ? "bad" : null],
     ]),
     h("p", {}, link("The best kernel", "kernel", data.workload, data.target), " · ", link("Its space", "space", data.workload, data.target),
@@ -82,9 +84,9 @@ export function model(data) {
       ["state", data.running ? h("span", { class: "live" }, "running") : "done"],
     ]),
     h("div", { class: "columns" }, section("Time in the model", charts.kernels(data)), section("Shares", charts.treemap(data))),
-    section("Kernels", table("Kernels", ["kernel", ">calls", ">untuned", ">tuned", ">in the model", ">speedup", ">left to gain", ">of the peak", ">trials", ""], data.kernels.map((k) => [
+    section("Kernels", table("Kernels", ["kernel", ">calls", ">untuned", ">tuned", ">in the model", ">speedup", ">left to gain", ">of the peak, or GB/s", ">trials", ""], data.kernels.map((k) => [
       k.latency === null ? k.program : link(k.program, "kernel", k.workload, k.target), number(k.weight), time(k.untuned), time(k.latency), time(k.after),
-      k.untuned && k.latency ? times(k.untuned / k.latency) : "–", k.may_win === 0 ? "none" : time(k.may_win), k.gflops && k.peak ? percent(k.gflops / k.peak) : "–", number(k.trials),
+      k.untuned && k.latency ? times(k.untuned / k.latency) : "–", k.may_win === 0 ? "none" : time(k.may_win), speed(k), number(k.trials),
       link("run", "run", k.run),
     ]))),
     section("What runs in eager", data.eager.length ? table("Nodes in eager", ["node", "why", ">times"], data.eager.map(([node, why, n]) => [node, why, number(n)]))
