@@ -189,6 +189,36 @@ def test_inner_loops_of_arm_are_found() -> None:
     assert find_inner_loop("f:\n\tret\n") is None
 
 
+ROTATED = """f:
+	movl	$8, %ecx
+	jmp	.LBB0_2
+	.p2align	4
+.LBB0_1:
+	vaddps	%ymm0, %ymm1, %ymm1
+	decl	%ecx
+	je	.LBB0_5
+.LBB0_2:
+	testl	%ecx, %eax
+	je	.LBB0_1
+	vxorps	%xmm0, %xmm0, %xmm0
+.LBB0_3:
+	vfmadd231ps	(%rdi), %ymm0, %ymm1
+	addq	$32, %rdi
+	cmpq	%rdi, %rsi
+	jne	.LBB0_3
+	jmp	.LBB0_1
+.LBB0_5:
+	ret
+"""
+
+
+def test_the_inner_of_rotated_loops_is_found() -> None:
+    """The latch of the outer one comes first, so that the only jump back to it goes over half of its body."""
+    loop = find_inner_loop(ROTATED)
+    assert loop is not None
+    assert (loop.first, loop.last, loop.instructions, loop.products) == (12, 16, 4, 1)
+
+
 def test_a_space_decodes_one_trace_of_each_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100,000 records they would take minutes."""
     decoded: list[str] = []
