@@ -74,10 +74,14 @@ def describe_sketch(records: list[Record], program: Any) -> dict[str, Any]:
 def round_to_two(number: int) -> str:
     """A size that is an estimate, with two digits.
 
-    >>> round_to_two(8342), round_to_two(61_234_567)
-    ('8,300', '6.1e+07')
+    >>> round_to_two(8342), round_to_two(61_234_567), round_to_two(3 * 10**20)
+    ('8,300', '61 million', '3.0e+20')
     """
-    return f"{round(number, 2 - len(str(number))):,}" if number < 10**6 else f"{number:.1e}"
+    rounded = round(number, 2 - len(str(number)))
+    for unit, name in ((10**12, ""), (10**9, " billion"), (10**6, " million")):
+        if rounded >= unit:
+            return f"{rounded / unit:g}{name}" if name else f"{rounded:.1e}"
+    return f"{rounded:,}"
 
 
 def count_decisions(records: list[Record]) -> list[dict[str, Any]]:
