@@ -26,7 +26,8 @@ Answer = TypeVar("Answer")
 HINT = (
     "is the head running (`ray status`), does the address say its port (6379, or ray://host:10001 for a "
     "client), is a firewall between, and if the cluster asks for a token, is RAY_AUTH_MODE=token set here, "
-    "and RAY_AUTH_TOKEN or ~/.ray/auth_token right? A wrong or missing token may show as a timeout"
+    "and RAY_AUTH_TOKEN or ~/.ray/auth_token right; if it encrypts, are RAY_USE_TLS=1 and its certificates? "
+    "A wrong or missing token or certificate may show as a timeout"
 )
 
 
