@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from .decompositions import DECOMPOSITIONS
 from .fallback import NotCaptured, about
-from .graph import Graph, Spec, Value, spec_of, values_in
+from .graph import Graph, Spec, Value, map_values, spec_of, values_in
 from .graph_key import Source
 from .lowering import LOWERINGS
 
@@ -192,12 +192,11 @@ class Recorder(torch.fx.Interpreter):
 
     def record(self, node: torch.fx.Node, target: OpOverload, result: Any) -> Any:
         """Write a call down; gives its results as they will be."""
-        if target is WRITE and self.is_input(node.args[0]) and not node.users:
-            written, value = self.ours(node.args[:2])
+        if target is WRITE and self.is_input(node.args[0]):
+            written, value = self.ours(node.args[0]), self.read(node, node.args[1])
             self.writes[written] = value
+            self.values[node] = written  # for who returns it; `read` is for who reads it
             return result
-        if not self.writes.keys().isdisjoint(values_in(self.ours((node.args, node.kwargs)))):
-            raise NotCaptured(f"{target} reads an input that has been written to")
         if target._schema.is_mutable:
             raise NotCaptured(f"{target} writes to what it is given")
         if not tensors_in(result) and (
@@ -213,7 +212,7 @@ class Recorder(torch.fx.Interpreter):
         if any(isinstance(n, torch.SymInt) for t in results for n in t.shape):
             raise NotCaptured(f"{target} gives a shape that depends on values")
         specs = [spec_of(t) for t in results]
-        args, kwargs = self.ours((node.args, node.kwargs))
+        args, kwargs = self.read(node, (node.args, node.kwargs))
         call = self.recorded.add(target, args, kwargs, specs, node.name)
         self.recorded.strides |= {v: t.stride() for v, t in zip(call.results, results)}
         ours = iter(call.results)
@@ -222,6 +221,17 @@ class Recorder(torch.fx.Interpreter):
         elif results:
             self.values[node] = call.result
         return result
+
+    def read(self, node: torch.fx.Node, argument: Any) -> Any:
+        """An argument of a node with our values in it; for an input that was written to, what it holds."""
+        found = self.ours(argument)
+        if not self.writes:
+            return found
+        for value in values_in(found):
+            known = self.writes.get(value, value)
+            if known.spec != value.spec or (view_base(value) in self.writes and known is value):
+                raise NotCaptured(f"{node.target} reads {value.name}, whose memory has been written to")
+        return map_values(found, lambda value: self.writes.get(value, value))
 
     def correct_dtypes(self, node: torch.fx.Node, result: Any) -> Any:
         """The results of a node in the dtypes that it has been seen to give."""
@@ -235,6 +245,13 @@ class Recorder(torch.fx.Interpreter):
     def ours(self, argument: Any) -> Any:
         """An argument of FX with our values in it, and plain numbers where FX computed them."""
         return plain(torch.fx.map_arg(argument, lambda n: self.values.get(n, self.env.get(n))))
+
+
+def view_base(value: Value) -> Value:
+    """What a value is a view of, or a view of a view; itself if it is none."""
+    while value.node is not None and isinstance(value.node.target, OpOverload) and value.node.target.is_view:
+        value = value.node.args[0]
+    return value
 
 
 def is_whole(tensor: torch.Tensor) -> bool:

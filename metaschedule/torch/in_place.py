@@ -46,9 +46,9 @@ def write_in_place(graph: Graph, outputs: Sequence[Output]) -> None:
         return
     forward_copies(graph)
     first = len(graph.outputs) - len(graph.written)
-    for number, x in enumerate(graph.written, first):
-        y = graph.outputs[number]
-        if outputs[number].views or not isinstance(y, Value) or not is_put_into(graph, x, y):
+    changes = graph.outputs[first:]
+    for number, (x, y) in enumerate(zip(graph.written, changes), first):
+        if outputs[number].views or not isinstance(y, Value) or not is_put_into(graph, x, y, changes):
             continue
         if sum(v is y for v in graph.outputs) > 1:
             continue
@@ -66,12 +66,13 @@ def forward_copies(graph: Graph) -> None:
     graph.prune()
 
 
-def is_put_into(graph: Graph, x: Value, y: Value) -> bool:
-    """Whether `y` is `x` with some elements replaced, and nothing else sees `x`."""
+def is_put_into(graph: Graph, x: Value, y: Value, changes: Sequence[Any]) -> bool:
+    """Whether `y` is `x` with some elements replaced, and no node and none of the `changes` of inputs reads
+    `x`. Who returns it, or a view of it, returns its memory."""
     node = y.node
     if node is None or not node.args or node.args[0] is not x or y.spec != x.spec or x.dtype not in DTYPES:
         return False
-    alone = graph.readers(x) == [node] and x not in values_in([node.args[1:], graph.outputs])
+    alone = graph.readers(x) == [node] and x not in values_in([node.args[1:], changes])
     if not alone or not math.prod(x.shape):
         return False
     if node.target in PUTS:

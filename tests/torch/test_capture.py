@@ -1,8 +1,11 @@
 """Capture: FX to our graph, with shapes and weights as they are."""
 
+# pyright: reportInvalidTypeForm=false
+
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,3 +73,31 @@ def test_recurrent_layers_and_attention_are_opened_when_exported() -> None:
         graph = capture_exported(exported)
     kept = {str(node.target) for node in graph.nodes if node.target not in LOWERINGS}
     assert not kept
+
+
+def write_and(then: Callable[[Any, Any], Any]) -> torch.fx.GraphModule:
+    """A graph that writes to its input and goes on: `then` gets the input and what the write gives."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    view = graph.call_function(torch.ops.aten.select.int, (x, 0, 0))
+    new = graph.call_function(torch.ops.aten.neg.default, (x,))
+    written = graph.call_function(torch.ops.aten.copy_.default, (x, new))
+    read = {"x": x, "written": written, "view": view}
+    graph.output((written, graph.call_function(torch.ops.aten.mul.Tensor, then(read, 2.0))))
+    return torch.fx.GraphModule({}, graph)
+
+
+@pytest.mark.parametrize("name", ["x", "written"])
+def test_who_reads_an_input_after_a_write_reads_what_was_written(name: str) -> None:
+    graph = capture(write_and(lambda read, by: (read[name], by)), [torch.ones(2, 3)])
+    assert str(graph) == (
+        "graph(x: float32[2, 3])\n"
+        "  neg_default: float32[2, 3] = aten.neg.default(x)\n"
+        "  mul_tensor: float32[2, 3] = aten.mul.Tensor(neg_default, 2.0)\n"
+        "  return x, mul_tensor, neg_default"
+    )
+
+
+def test_a_view_from_before_a_write_is_not_read_after_it() -> None:
+    with pytest.raises(NotCaptured, match="reads select_int, whose memory has been written to"):
+        capture(write_and(lambda read, by: (read["view"], by)), [torch.ones(2, 3)])

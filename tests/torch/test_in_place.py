@@ -61,6 +61,16 @@ def put_and_return(cache: Any, at: Any, rows: Any) -> Any:
     return cache, cache[:, 1]
 
 
+def put_and_give_back(cache: Any, at: Any, rows: Any) -> Any:
+    cache.index_copy_(1, at, rows)
+    return cache, rows
+
+
+def clear_and_give_back(cache: Any, at: Any, rows: Any) -> Any:
+    cache.zero_()
+    return cache.to(cache.dtype), at + 1
+
+
 def exchange(cache: Any, at: Any, rows: Any) -> Any:
     first = cache[:, :2].clone()
     cache[:, :2] = rows
@@ -76,6 +86,8 @@ MODELS: dict[Model, int] = {  # and how many inputs each changes in place
     put_and_read: 0,
     add_to_all: 0,
     put_and_return: 0,  # a view of it is returned
+    put_and_give_back: 1,
+    clear_and_give_back: 0,
     exchange: 0,
 }
 
@@ -96,8 +108,11 @@ def test_inputs_hold_what_eager_writes(model: Model) -> None:
     copies = [t.clone() for t in args]
     run = torch.compile(model, backend="metaschedule", options={"strict": True})
     for _ in range(2):
-        torch.testing.assert_close(run(*args), model(*copies))
+        found, wanted = run(*args), model(*copies)
+        torch.testing.assert_close(found, wanted)
         torch.testing.assert_close(list(args), copies)
+        if isinstance(wanted, tuple):
+            assert [y is args[0] for y in found] == [y is copies[0] for y in wanted]
     (runner,) = runners()
     assert sum(write.output is None for write in runner.plan.writes) == MODELS[model]
 
