@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     LONG["long"] = bool(config.getoption("--long"))
     common = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
-    settings.register_profile("glance", max_examples=60, derandomize=True, **common)
+    settings.register_profile("glance", max_examples=40, derandomize=True, **common)
     settings.register_profile("long", max_examples=2000, **common)
     settings.load_profile("long" if LONG["long"] else "glance")
 

@@ -13,6 +13,7 @@ from metaschedule.codegen.lower import steps as lowering_steps
 from metaschedule.errors import ScheduleError
 from metaschedule.ir import For, Program, blocks, walk
 from metaschedule.space import default
+from tests.conftest import LONG
 from tests.space.candidates import assert_candidate, is_buildable, random_inputs
 from tests.workloads.references import REFERENCES
 
@@ -44,7 +45,7 @@ def test_every_sketch_of_small_programs(name: str, config: dict[str, Any]) -> No
     space = default()
     rng = random.Random(0)
     for sketch in space.sketches(program):
-        for _ in range(2):
+        for _ in range(4 if LONG["long"] else 1):
             sch = sketch.apply(program, rng=rng)
             if is_buildable(space, sch):
                 assert_candidate(sch, program)
