@@ -17,7 +17,7 @@ from tests.postgres import Server, running_server, unavailable
 
 LONG = {"long": False}
 MEASURING = ("cli", "measure", "search")
-WAITING = ("test_cluster_apart.py",)
+WAITING = ("test_cluster_apart.py", "test_ray_start.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
