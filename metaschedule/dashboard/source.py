@@ -8,6 +8,8 @@ from pathlib import Path
 from ..database import Database, DatabaseError, open
 from ..database.postgres import is_address
 
+PATIENCE = 2.0  # seconds, after which a page says what is wrong, and asks again
+
 
 class Source:
     """`get` gives the database, or raises `DatabaseError` with what to tell; the next call tries again."""
@@ -24,7 +26,7 @@ class Source:
                 self._forget()
             if self._db is None:
                 self._file = self._identity()
-                self._db = open(self.path, readonly=True)
+                self._db = open(self.path, readonly=True, patience=PATIENCE)
             return self._db
 
     def forget(self) -> None:

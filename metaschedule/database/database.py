@@ -49,9 +49,12 @@ class Summary(NamedTuple):
 
 
 @check_arguments
-def open(path: str | os.PathLike[str] | Database | None, readonly: bool = False) -> Database:
+def open(
+    path: str | os.PathLike[str] | Database | None, readonly: bool = False, patience: float | None = None
+) -> Database:
     """The database in a file or at a `postgresql://` address, created if there is none unless `readonly`;
-    None: in memory.
+    None: in memory. `patience` is how many seconds to wait while others keep a file locked, or a server that
+    was there does not answer: a minute, if it is not given.
 
     >>> from metaschedule import workloads
     >>> program = workloads.create("GMM", b=1, n=4, m=4, k=8)
@@ -64,12 +67,12 @@ def open(path: str | os.PathLike[str] | Database | None, readonly: bool = False)
     if isinstance(path, Database):
         return path
     if is_address(path):
-        return Database(Postgres(str(path), readonly))
+        return Database(Postgres(str(path), readonly, patience))
     if path is None or path == ":memory:":
         return Database(SQLite(None))
     if str(path).startswith(tuple(scheme[:-1] for scheme in SCHEMES)):  # pathlib makes one slash of two
         raise DatabaseError("an address of a server must be a string, not a path, which alters it")
-    return Database(SQLite(Path(path), readonly))
+    return Database(SQLite(Path(path), readonly, patience))
 
 
 class Database:

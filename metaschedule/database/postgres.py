@@ -89,8 +89,9 @@ class Postgres:
 
     schema = DIALECT["schema"]
 
-    def __init__(self, url: str, readonly: bool = False) -> None:
+    def __init__(self, url: str, readonly: bool = False, patience: float | None = None) -> None:
         self.name, self._url, self._readonly = redact(url), url, readonly
+        self._patience = PATIENCE if patience is None else patience
         check_password(url)
         try:
             import psycopg
@@ -188,10 +189,10 @@ class Postgres:
                     if self._connection is not None and error.sqlstate not in AGAIN:
                         raise self._explained(error) from None
                     if not deadline:
-                        deadline = time.monotonic() + PATIENCE
+                        deadline = time.monotonic() + self._patience
                         log.warning("%s: %s; trying again", self.name, self._said(error))
                     if time.monotonic() > deadline:
-                        lost = f"no answer for {PATIENCE:.0f} s; what was stored before is safe, go on later"
+                        lost = f"no answer for {self._patience:g} s; what was stored is safe, go on later"
                         raise self._explained(error, lost) from None
                 time.sleep(pause)
                 pause = min(1.0, 2 * pause + 0.02)

@@ -48,7 +48,7 @@ ADD_CHOICE = f"""{insertion("choices", CHOICE_COLUMNS)} ON CONFLICT (workload, t
 {", ".join(f"{c} = excluded.{c}" for c in CHOICE_COLUMNS)} WHERE excluded.created >= choices.created"""
 
 MEANING = {
-    sqlite3.SQLITE_BUSY: f"other processes kept it locked for {PATIENCE:.0f} s; try again when they are done",
+    sqlite3.SQLITE_BUSY: "other processes keep it locked; try again when they are done",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the path and the permissions",
     sqlite3.SQLITE_CONSTRAINT: "it does not hold the program of this record; call add_program(program) first",
     sqlite3.SQLITE_CORRUPT: "damaged or cut short; restore a copy, or export what the sqlite3 tool recovers",
@@ -69,7 +69,7 @@ def explain_errors(path: Path | None) -> Iterator[None]:
         raise DatabaseError(f"{path or 'database in memory'}: {meaning} ({error})") from error
 
 
-def connect(path: Path | None, readonly: bool = False) -> sqlite3.Connection:
+def connect(path: Path | None, readonly: bool = False, patience: float = PATIENCE) -> sqlite3.Connection:
     """A connection to a database of the present version, created unless `readonly`; None: in memory."""
     if path is None:
         connection = sqlite(":memory:")
@@ -78,12 +78,12 @@ def connect(path: Path | None, readonly: bool = False) -> sqlite3.Connection:
     with explain_errors(path):
         if path.is_dir():
             raise DatabaseError(f"{path}: a directory; give a file in it")
-        has_tables = path.exists() and path.stat().st_size > 0 and inspect(path)
+        has_tables = path.exists() and path.stat().st_size > 0 and inspect(path, patience)
         if readonly and not has_tables:
             raise DatabaseError(f"{path}: no tuning database there; check the path, or tune into it first")
         if has_tables and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-            return sqlite(read_only_uri(path))
-        connection = sqlite(f"{path.absolute().as_uri()}?mode=rwc")
+            return sqlite(read_only_uri(path), patience)
+        connection = sqlite(f"{path.absolute().as_uri()}?mode=rwc", patience)
         if readonly:  # not by mode=ro, which would leave SQLite's side files behind
             connection.execute("PRAGMA query_only = ON")
         else:
@@ -92,9 +92,9 @@ def connect(path: Path | None, readonly: bool = False) -> sqlite3.Connection:
         return connection
 
 
-def sqlite(uri: str) -> sqlite3.Connection:
+def sqlite(uri: str, patience: float = PATIENCE) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+        uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False
     )
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
@@ -107,21 +107,28 @@ def read_only_uri(path: Path) -> str:
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if whole else ''}"
 
 
-def inspect(path: Path) -> bool:
+def inspect(path: Path, patience: float) -> bool:
     """True: a sound tuning database; False: a database with nothing in it; an error: anything else.
 
     A process that folds its log into the file meanwhile can make it look damaged, so we look again.
     """
     for _ in range(LOOKS - 1):
         try:
-            return look(path)
-        except (sqlite3.Error, DatabaseError, UnicodeDecodeError):
+            return look(path, patience)
+        except (sqlite3.Error, DatabaseError, UnicodeDecodeError) as error:
+            if is_busy(error):
+                raise
             time.sleep(0.05)
-    return look(path)
+    return look(path, patience)
 
 
-def look(path: Path) -> bool:
-    with closing(sqlite(read_only_uri(path))) as connection:
+def is_busy(error: Exception) -> bool:
+    """Whether others kept it locked, for as long as somebody waits."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def look(path: Path, patience: float) -> bool:
+    with closing(sqlite(read_only_uri(path), patience)) as connection:
         application, version, tables = signature(connection)
         if not (application or version or tables):
             return False
@@ -158,7 +165,7 @@ def write_ahead(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA synchronous = NORMAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
@@ -187,9 +194,9 @@ class SQLite:
 
     schema = ""
 
-    def __init__(self, path: Path | None, readonly: bool = False) -> None:
+    def __init__(self, path: Path | None, readonly: bool = False, patience: float | None = None) -> None:
         self.path, self.name = path, str(path or "database in memory")
-        self.connection = connect(path, readonly)
+        self.connection = connect(path, readonly, PATIENCE if patience is None else patience)
         with explain_errors(path):
             self.missing = absent_objects(self.connection)  # a file that may only be read stays as it is
             self._file = None if path is None else identity(path)

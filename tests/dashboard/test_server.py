@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -100,6 +103,30 @@ def test_missing_damaged_and_deleted_databases_are_told(tmp_path: Path) -> None:
     assert "not a tuning database" in answer.json()["error"]
     path.unlink()
     copy_of_real_run(tmp_path)
+    assert client.get("/api/runs").status_code == 200
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_locked_database_is_told_soon_and_read_afterwards(tmp_path: Path, when: str) -> None:
+    """Locked by somebody who shares it with nobody; a writer alone does not keep a page from reading."""
+    path = copy_of_real_run(tmp_path)
+    client = client_of(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        if when == "before":
+            other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        else:
+            assert client.get("/api/runs").status_code == 200
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("CREATE TABLE more (x)")
+        started = time.monotonic()
+        answer = client.get("/api/runs")
+        assert time.monotonic() - started < 15
+        if when == "before":
+            assert answer.status_code == 503
+            assert "keep it locked" in answer.json()["error"]
+            assert client.get("/app.js").status_code == 200
+        else:
+            assert answer.status_code == 200
     assert client.get("/api/runs").status_code == 200
 
 
