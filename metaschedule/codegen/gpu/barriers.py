@@ -15,7 +15,7 @@ from ... import ir
 from ...errors import ScheduleError
 from ..lower.accesses import Use, accesses
 from .conflicts import may_meet
-from .model import BLOCKS, THREADS, VTHREADS, Axes, Barrier, refuse
+from .model import BLOCKS, THREADS, VTHREADS, Axes, Barrier, is_shuffle, refuse
 
 
 class Placed(NamedTuple):
@@ -96,7 +96,8 @@ class Barriers:
             new = ir.If(s.cond, then.body, orelse.body)
             return Placed((new,), uses, uses, True)
         for part in ir.bodies(s):
-            if self.place(part, common).synced or self.conflict(uses, uses, common):
+            together = self.place(part, common).synced or any(map(is_shuffle, ir.walk(part)))
+            if together or self.conflict(uses, uses, common):
                 raise refuse(
                     "threads would have to wait for each other where not all of them come by",
                     self.source,

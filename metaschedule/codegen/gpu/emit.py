@@ -17,7 +17,7 @@ from ...runtime.failure import Failure
 from ...target import Gpu
 from ..lower.scope import assume, has_load, inside
 from .dialect import Dialect
-from .model import Barrier, GpuKernel, buffer_bytes
+from .model import SHUFFLE, Barrier, GpuKernel, buffer_bytes
 
 TYPES = {
     "float32": "float", "float64": "double", "float16": "u16", "bfloat16": "u16", "bool": "u8",
@@ -156,6 +156,8 @@ class Emit:
         if (known := ir.INSTRUCTIONS.get(e.name)) is not None:
             return self.expr(known.expand(e.args))
         args, dtype = [self.expr(a) for a in e.args], e.args[0].dtype
+        if e.name == SHUFFLE:
+            return f"(({VALUES[dtype]})__shfl_down_sync(0xffffffffu, {', '.join(args)}))"
         if e.name == "isnan":
             return f"({args[0]} != {args[0]})"
         if e.name == "isinf":

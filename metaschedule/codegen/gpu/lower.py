@@ -68,7 +68,8 @@ def lower_statement(
 ) -> GpuKernel:
     axes = find_axes(part.body[0], source)
     check_threads(axes, target, part)
-    lowered = unroll_annotated(split_cross_thread(part, source))
+    warp = target.gpu.warp if target.gpu is not None and target.kind == "cuda" else 1
+    lowered = unroll_annotated(split_cross_thread(part, source, warp))
     flat = flatten(lowered)
     own = own | {b for b in flat.allocs if b not in source.allocs}
     flat = simplify_program(flat)

@@ -22,6 +22,9 @@ from ...errors import ScheduleError
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 VTHREADS = ("vthread.x", "vthread.y", "vthread.z")
+# shuffle_down(x, n, width): the x of the lane n further on in the same group of `width` lanes of a warp, or
+# else the own x. It is all that a store stores, to a register, and all lanes come by together.
+SHUFFLE = "shuffle_down"
 
 
 class Barrier(ir.Stmt):
@@ -31,6 +34,10 @@ class Barrier(ir.Stmt):
 
     def __str__(self) -> str:
         return "barrier()"
+
+
+def is_shuffle(s: ir.Stmt) -> bool:
+    return isinstance(s, ir.Store) and isinstance(s.value, ir.Call) and s.value.name == SHUFFLE
 
 
 class Axes:

@@ -8,7 +8,14 @@
                                             for t in bind(8, ...): if t == 0: C[i] = C[i] + S[0]
 
 `S` is in shared memory, with a place for every other thread of the block. Barriers are found afterwards, as
-everywhere (`barriers.py`).
+everywhere (`barriers.py`). Where warps can shuffle, the terms of a warp are combined in registers, and `S`
+has one place for each warp:
+
+    for t in bind(256, ...):                for t in bind(256, ...):
+        L = ... all terms of t                  L = S[t] if t < 8 else 0.0
+        L = L + shuffle_down(L, 16)             L = L + shuffle_down(L, 4)
+        ... 8, 4, 2, 1                          ... 2, 1
+        if t % 32 == 0: S[t // 32] = L          if t == 0: C[i] = C[i] + L
 """
 
 from __future__ import annotations
@@ -16,14 +23,14 @@ from __future__ import annotations
 from ... import ir
 from ...arith import conjuncts
 from ...ir.reducers import BlockReducer, find_reducer, find_update
-from .model import THREADS, VTHREADS, refuse
+from .model import SHUFFLE, THREADS, VTHREADS, refuse
 
 
-def split_cross_thread(part: ir.Program, source: ir.Program) -> ir.Program:
-    """The program of a kernel with trees for what threads reduce together."""
+def split_cross_thread(part: ir.Program, source: ir.Program, warp: int = 1) -> ir.Program:
+    """The program of a kernel with trees for what threads reduce together; `warp` threads can shuffle."""
     if not any(isinstance(s, ir.For) and s.kind in ir.GPU_AXES for s in ir.walk(part)):
         return part
-    trees = Trees(source)
+    trees = Trees(source, warp)
     body = trees.body(part.body)
     if not trees.made:
         return part
@@ -31,8 +38,8 @@ def split_cross_thread(part: ir.Program, source: ir.Program) -> ir.Program:
 
 
 class Trees(ir.Rewriter):
-    def __init__(self, source: ir.Program) -> None:
-        self.source = source
+    def __init__(self, source: ir.Program, warp: int) -> None:
+        self.source, self.warp = source, warp
         self.around: tuple[ir.For, ...] = ()
         self.made: list[ir.Buffer] = []
 
@@ -84,25 +91,29 @@ class Trees(ir.Rewriter):
         others = [f for f in self.around if f.kind in (*THREADS, *VTHREADS)]
         place = tuple([f.var for f in others])
         shape = tuple([f.fixed_extent or 1 for f in others])
-        locals_, shared = [], []
-        for store in reducer.stores:
-            name, dtype = store.buffer.name, store.buffer.dtype
-            locals_.append(ir.Buffer(f"{name}_own", (1,), dtype, scope="local"))
-            shared.append(ir.Buffer(f"{name}_parts", (*shape, count), dtype, scope="shared"))
-        self.made += [*locals_, *shared]
+        width = self.shuffled(thread, count)
+        buffers = [store.buffer for store in reducer.stores]
+        own = [ir.Buffer(f"{b.name}_own", (1,), b.dtype, scope="local") for b in buffers]
+        parts = (*shape, count // width)
+        shared = [ir.Buffer(f"{b.name}_parts", parts, b.dtype, scope="shared") for b in buffers]
+        self.made += own if width == count else [*own, *shared]
         values: dict[ir.Var, ir.Expr] = {
             it.var: ir.const(0) if ir.as_int(it.extent) == 1 else binding
             for it, binding in zip(block.iters, block.bindings, strict=True)
         }
-        inner = Terms(reducer, values, locals_, shared, place)
+        inner = Terms(reducer, values, own, shared, place)
         moving = {f.var for f in loops}
         tests = [c for p in block.predicate for c in conjuncts(p)]
         outside = [c for c in tests if moving.isdisjoint(ir.free_vars(c))]
-        own = inner.accumulate(tests)
+        terms = inner.accumulate(tests)
         for loop in reversed(loops):
             if loop is not thread:
-                own = (ir.replace_fields(loop, body=own),)
-        body: list[ir.Stmt] = [(again(thread, (*inner.begin(), *own, *inner.publish(thread.var))))]
+                terms = (ir.replace_fields(loop, body=terms),)
+        begin = (*inner.begin(), *terms)
+        starts = bool(block.init)
+        if width > 1:
+            return self.shuffles(thread, count, width, inner, begin, outside, starts)
+        body: list[ir.Stmt] = [again(thread, (*begin, *inner.publish(thread.var)))]
         while count > 1:
             half = (count + 1) // 2
             step = ir.Var(thread.var.name)
@@ -111,8 +122,55 @@ class Trees(ir.Rewriter):
             count = half
         last = ir.Var(thread.var.name)
         test = ir.all_of([ir.binary("==", last, 0), *outside])
-        body.append(again(thread, (ir.If(test, inner.finish(bool(block.init))),), last))
+        body.append(again(thread, (ir.If(test, inner.finish(starts, inner.published(ir.const(0)))),), last))
         return tuple(body)
+
+    def shuffled(self, thread: ir.For, count: int) -> int:
+        """How many neighbouring threads surely are lanes of one warp; 1 if none are."""
+        if thread.kind != "threadIdx.x" or self.warp == 1:
+            return 1
+        if count % self.warp == 0 and count <= self.warp**2:
+            return self.warp
+        return count if self.warp % count == 0 else 1
+
+    def shuffles(
+        self,
+        thread: ir.For,
+        count: int,
+        width: int,
+        inner: Terms,
+        begin: ir.Body,
+        outside: list[ir.Expr],
+        starts: bool,
+    ) -> ir.Body:
+        """The terms of `width` neighbours through registers; then, if there are more, those of all."""
+        own = (*begin, *self.exchanges(inner, width, width))
+        if width == count:
+            test = ir.all_of([ir.binary("==", thread.var, 0), *outside])
+            return (again(thread, (*own, ir.If(test, inner.finish(starts, inner.own_terms())))),)
+        warps = count // width
+        first = ir.binary("==", ir.binary("%", thread.var, width), 0)
+        publish = ir.If(first, inner.publish(ir.binary("//", thread.var, width)))
+        rest = [ir.Buffer(f"{b.name}_rest", (1,), b.dtype, scope="local") for b in inner.own]
+        self.made += rest
+        last = ir.Var(thread.var.name)
+        outer = Terms(inner.reducer, inner.values, rest, inner.shared, inner.place)
+        take = ir.If(ir.binary("<", last, warps), outer.take(last))
+        test = ir.all_of([ir.binary("==", last, 0), *outside])
+        finish = ir.If(test, outer.finish(starts, outer.own_terms()))
+        body = (*outer.begin(), take, *self.exchanges(outer, warps, width), finish)
+        return (again(thread, (*own, publish)), again(thread, body, last))
+
+    def exchanges(self, terms: Terms, count: int, width: int) -> ir.Body:
+        """The terms of `count` lanes combined in the first of them."""
+        theirs = [ir.Buffer(f"{b.name}_theirs", (1,), b.dtype, scope="local") for b in terms.own]
+        self.made += theirs
+        body: ir.Body = ()
+        step = 1 << max(0, (count - 1).bit_length() - 1)
+        while step and count > 1:
+            body += terms.exchange(theirs, step, width)
+            step //= 2
+        return body
 
 
 def again(thread: ir.For, body: ir.Body, var: ir.Var | None = None) -> ir.For:
@@ -142,23 +200,40 @@ class Terms:
         found = self.stores([(b, self.zero) for b in self.own], [b[0] for b in self.own], terms)
         return (ir.If(ir.all_of(tests), found),) if tests else found
 
-    def publish(self, thread: ir.Var) -> ir.Body:
+    def publish(self, at: ir.Expr) -> ir.Body:
         return tuple(
-            [ir.Store(b, (*self.place, thread), own[0]) for b, own in zip(self.shared, self.own, strict=True)]
+            [ir.Store(b, (*self.place, at), own[0]) for b, own in zip(self.shared, self.own, strict=True)]
         )
+
+    def published(self, at: ir.Expr) -> list[ir.Expr]:
+        return [ir.Load(b, (*self.place, at)) for b in self.shared]
+
+    def own_terms(self) -> list[ir.Expr]:
+        return [b[0] for b in self.own]
+
+    def take(self, at: ir.Expr) -> ir.Body:
+        return tuple([ir.Store(b, self.zero, e) for b, e in zip(self.own, self.published(at), strict=True)])
+
+    def exchange(self, theirs: list[ir.Buffer], step: int, width: int) -> ir.Body:
+        """Every lane combines its own terms with those of the lane `step` further on. What it receives has
+        statements of its own, because all lanes must take part, whatever a reducer selects."""
+        steps = (ir.const(step), ir.const(width))
+        received = [
+            ir.Store(b, self.zero, ir.Call(SHUFFLE, (own, *steps), b.dtype))
+            for b, own in zip(theirs, self.own_terms(), strict=True)
+        ]
+        places: list[tuple[ir.Buffer, tuple[ir.Expr, ...]]] = [(b, self.zero) for b in self.own]
+        return (*received, *self.stores(places, self.own_terms(), [b[0] for b in theirs]))
 
     def combine(self, thread: ir.Var, half: int) -> ir.Body:
         places = [(b, (*self.place, thread)) for b in self.shared]
-        mine = [ir.Load(b, at) for b, at in places]
-        theirs = [ir.Load(b, (*self.place, thread + half)) for b in self.shared]
-        return self.stores(places, mine, theirs)
+        return self.stores(places, self.published(thread), self.published(thread + half))
 
-    def finish(self, starts: bool) -> ir.Body:
+    def finish(self, starts: bool, found: list[ir.Expr]) -> ir.Body:
         """The result from all terms, and from what was there before, or the `init`."""
         places = [
             (s.buffer, tuple([ir.substitute(i, self.values) for i in s.indices])) for s in self.reducer.stores
         ]
-        found = [ir.Load(b, (*self.place, ir.const(0))) for b in self.shared]
         before: list[ir.Expr] = [ir.Load(b, at) for b, at in places]
         if starts:
             before = [ir.substitute(e, self.values) for e in self.reducer.identities]
@@ -167,8 +242,8 @@ class Terms:
     def stores(
         self,
         places: list[tuple[ir.Buffer, tuple[ir.Expr, ...]]],
-        left: list[ir.Expr] | list[ir.Load],
-        right: list[ir.Expr] | list[ir.Load],
+        left: list[ir.Expr],
+        right: list[ir.Expr],
     ) -> ir.Body:
         values = self.reducer.combine(left, right)
         made = [ir.Store(b, at, v) for (b, at), v in zip(places, values, strict=True)]

@@ -19,10 +19,10 @@ import numpy as np
 from ... import ir
 from ...interpreter import InterpreterError
 from ...interpreter.interpret import check_inputs, result
-from ...interpreter.memory import Memory, Tensor, element, fresh, indices_at, readonly_tensor
-from ...interpreter.walk import EXPRESSIONS, Eval, Walk
+from ...interpreter.memory import Memory, TensorMemory, element, fresh, indices_at, readonly_tensor
+from ...interpreter.walk import EXPRESSIONS, Eval, Interpreter
 from .lower import LoweredGpu
-from .model import BLOCKS, THREADS, Barrier, GpuKernel
+from .model import BLOCKS, THREADS, Barrier, GpuKernel, is_shuffle
 
 Thread = dict[ir.Var, Any]
 SEVERAL = -1  # more than one thread
@@ -63,7 +63,7 @@ class Touched:
         self.wrote_by, self.read_by = np.zeros(size, np.int64), np.zeros(size, np.int64)
 
 
-class Simulation(Walk):
+class Simulation(Interpreter):
     """One kernel. A step of time is `interval`: barriers begin another for a block, blocks for the shared
     memory of the next; memory of the device has one for the whole kernel."""
 
@@ -71,7 +71,7 @@ class Simulation(Walk):
         super().__init__(dict(memory), lanes=False)
         self.kernel, self.rng = kernel, rng
         self.interval, self.thread, self.block_number, self.base = 0, 0, 0, 0
-        self.touched: dict[Tensor, Touched] = {}
+        self.touched: dict[TensorMemory, Touched] = {}
         self.runs: dict[int, Callable[[], None]] = {}
         self.local = [b for b in kernel.program.allocs if b.scope == "local"]
         self.shared = [b for b in kernel.program.allocs if b.scope == "shared"]
@@ -151,13 +151,15 @@ class Simulation(Walk):
         """Run statements on all threads: up to the next barrier, in any order."""
         waiting: list[ir.Stmt] = []
         for s in body:
-            if not any(isinstance(x, Barrier) for x in ir.walk(s)):
+            if not any(isinstance(x, Barrier) or is_shuffle(x) for x in ir.walk(s)):
                 waiting.append(s)
                 continue
             self.each(waiting, threads, own)
             waiting = []
             if isinstance(s, Barrier):
                 self.interval += 1
+            elif isinstance(s, ir.Store):
+                self.shuffle(s, threads, own)
             elif isinstance(s, ir.For):
                 for n in range(int(self.uniform(s.extent, threads, own))):
                     self.values[s.var] = np.int64(n)
@@ -180,6 +182,32 @@ class Simulation(Walk):
                 if id(s) not in self.runs:
                     self.runs[id(s)] = self.stmt(s)
                 self.runs[id(s)]()
+
+    def shuffle(self, s: ir.Store, threads: list[Thread], own: list[Memory]) -> None:
+        """Give every thread the value of another of its warp."""
+        assert isinstance(s.value, ir.Call)
+        value, step, width = s.value.args
+        step, width = ir.as_int(step) or 0, ir.as_int(width) or 1
+        value, address, write = super().assign(ir.Store(s.buffer, s.indices, value))
+        held: dict[int, Any] = {}
+        for n, thread in enumerate(threads):
+            self.enter(n, threads, own)
+            held[self.lane(thread)] = value()
+        for n, thread in enumerate(threads):
+            lane = self.lane(thread)
+            source = lane + step if lane % width + step < width else lane
+            self.enter(n, threads, own)
+            write(address(), held.get(source, held[lane]))
+
+    def lane(self, thread: Thread) -> int:
+        """The number of a thread in its block."""
+        axes, found, weight = self.kernel.axes, 0, 1
+        for axis in THREADS:
+            if axis in axes.whole:
+                keys = axes.digits(axis)
+                found += weight * sum(int(thread[axes.vars[k]]) * axes.strides[k] for k in keys)
+                weight *= axes.whole[axis]
+        return found
 
     def enter(self, n: int, threads: list[Thread], own: list[Memory]) -> None:
         self.thread = n

@@ -26,7 +26,7 @@ static double __longlong_as_double(long long x) { return bits_as<double>(x); }
 static float rsqrtf(float x) { return 1 / sqrtf(x); }
 static int atomicCAS(int* place, int expected, int wanted) { int old = *place; if (old == expected) *place = wanted; return old; }
 
-struct Thread { ucontext_t context; int3_ place; long barriers; bool done; };
+struct Thread { ucontext_t context; int3_ place; long barriers; bool done; double shuffled; };
 static std::vector<Thread> threads;
 static ucontext_t scheduler;
 static size_t now;
@@ -34,6 +34,14 @@ static std::function<void()> body;
 
 static void pause_thread() { swapcontext(&threads[now].context, &scheduler); }
 static void __syncthreads() { ++threads[now].barriers; pause_thread(); }
+template <class T> static T __shfl_down_sync(unsigned, T value, int step, int width) {
+  threads[now].shuffled = (double)value;
+  __syncthreads();
+  size_t source = now % 32 % width + step < (size_t)width && now + step < threads.size() ? now + step : now;
+  T found = (T)threads[source].shuffled;
+  __syncthreads();
+  return found;
+}
 static void run_thread() { body(); threads[now].done = true; for (;;) pause_thread(); }
 
 // 0, or 1 if some threads end where others wait.

@@ -15,6 +15,7 @@ from metaschedule import te
 from metaschedule.runtime import KernelIndexError
 from metaschedule.runtime.gpu import arrays, cuda, device
 from tests.codegen.gpu.schedules import bound_product, tiled_product
+from tests.codegen.gpu.test_shuffles import divide, sums
 from tests.runtime.gpu.driver import Driver
 
 TARGET = "cuda:sm_75"  # without asynchronous copies, which g++ has not
@@ -155,6 +156,14 @@ def test_untuned_programs(name: str, driver: Driver) -> None:
     np.testing.assert_allclose(
         ms.build(program, target=TARGET)(*inputs), ms.interpret(program, *inputs), rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize(("threads", "rows"), [(8, 3), (96, None)])
+def test_warps_shuffle(threads: int, rows: int | None, driver: Driver) -> None:
+    exe = ms.build(divide(sums(5, 200), threads, rows), target=TARGET)
+    assert "__shfl_down_sync" in exe.source("cuda")
+    x = np.random.default_rng(0).integers(-9, 9, (5, 200)).astype("float32")
+    np.testing.assert_array_equal(exe(x), x.sum(axis=1))
 
 
 def test_what_the_driver_refuses_says_so(driver: Driver) -> None:
