@@ -192,7 +192,8 @@ class Postgres:
                         deadline = time.monotonic() + self._patience
                         log.warning("%s: %s; trying again", self.name, self._said(error))
                     if time.monotonic() > deadline:
-                        lost = f"no answer for {self._patience:g} s; what was stored is safe, go on later"
+                        waited = f"no answer for {self._patience:g} s"
+                        lost = f"{waited}; what was stored before is safe, go on later"
                         raise self._explained(error, lost) from None
                 time.sleep(pause)
                 pause = min(1.0, 2 * pause + 0.02)
