@@ -9,6 +9,10 @@ do not run together (`model.kept_loops`) and none sees what another has left the
 - boxes of different iterations do not overlap and no box comes back, or
 - each iteration writes all that it reads, before it reads.
 
+    for i0 of 22, j0 of 6: { C_local[i0 * 6 + i1, j0 * 16 + j1] += ...; C[...] = C_local[i0 * 6 + i1, ...] }
+    one iteration of j0 touches a box of 6 x 16 that starts at (i0 * 6, j0 * 16): of 128 x 96 elements 96 are
+    left, C_local[i1, j1], because each iteration writes all of its box before it reads it
+
 What is left is dense and row-major, or padded as `storage_align` asked.
 """
 

@@ -5,7 +5,7 @@ An instance is one point of the block's iterators. What one instance writes, ano
 - every element that is written belongs to one point of the spatial iterators (`is_injective`), and is read
   (if at all) only by the instances that write it; and
 - instances that share elements (they differ in reduction iterators only) combine them by an operation in
-  which order does not matter, or keep their order (`reordering.py`).
+  which order does not matter, or keep their order (`primitive/reorder.py`).
 """
 
 from __future__ import annotations

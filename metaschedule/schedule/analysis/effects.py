@@ -3,6 +3,10 @@
 `touch` is what a node itself does; `readers` and `writers` are all that touch some buffers, found from the
 buffers, so that a question costs what these have to do with, not what the program has; `why_sources_change`
 decides whether an expression may be evaluated at another place.
+
+    for t: { for i: P[i] = A[t + i];  for i: Y[t, i] = P[i] }
+    P, as the second block sees it, may be other values later: the loop over t is around both, goes on, and P
+    is written again. A copy of P made inside of t is right, one made after t is not.
 """
 
 from __future__ import annotations
