@@ -197,7 +197,7 @@ class Solver:
         if not rows:
             return False  # what is left is free
         free = [v for terms, _, _ in rows for v, _ in terms if bounds[v][0] < bounds[v][1]]
-        if not free:  # the last round of `tighten` fixed them, and nothing has looked at the constraints since
+        if not free:  # `tighten` fixed them last, and nothing has looked at the constraints since
             sums = [sum(c * bounds[v][0] for v, c in terms) for terms, _, _ in rows]
             return not all(low <= x <= high for x, (_, low, high) in zip(sums, rows, strict=True))
         var = min(free, key=lambda v: bounds[v][1] - bounds[v][0])

@@ -4,7 +4,7 @@ Its time is the largest of what arithmetic, the chain of dependent updates, load
 of instructions take, rounded off, because limits that are close get in each other's way. Accumulators and
 operands that the loops around do not move stay in registers, as far as there are registers.
 
-    for k: for i1 in unrolled(6): for j1 in vectorized(16): C[i1, j1] += A[i1, k] * B[k, j1], vectors of 8 floats
+    for k: for i1 in unrolled(6): for j1 in vectorized(16): C[i1, j1] += A[i1, k] * B[k, j1], vectors of 8
     per k: 12 products, 2 a cycle: 6 cycles; 6 + 2 loads, 2 a cycle: 4; each of the 12 sums waits 4 cycles for
     itself; 22 instructions, 5 a cycle: 4.5; together 6.9. With 2 rows the sums decide: 2 cycles of products
     wait for the 4 of a sum

@@ -104,7 +104,7 @@ class OpenCL(Device):
 
 
 def is_miscompiled(device: Any) -> bool:
-    """Whether the compiler of a device breaks kernels when it optimises. Intel's for CPUs (2026.22.10) did so to 2
-    of 100 candidates of a convolution: what is fetched into shared memory between two barriers is read before it
-    is there, with any width of vectors, and not if the same kernel clears that memory first."""
+    """Whether the compiler of a device breaks kernels when it optimises. Intel's for CPUs (2026.22.10) did so
+    to 2 of 100 candidates of a convolution: what is fetched into shared memory between two barriers is read
+    before it is there, with any width of vectors, and not if the same kernel clears that memory first."""
     return "Intel" in device.platform.name and device.type & CPU != 0

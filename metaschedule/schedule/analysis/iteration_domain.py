@@ -4,8 +4,8 @@ Bindings speak of variables that may have been split or fused; the loops behind 
 
     i of 30, split into i0 of 4 and i1 of 8, where i0 * 8 + i1 < 30: 32 runs of the loops, each of the 30
     points once: splits and fuses lose none (`is_bound_plainly`), so nothing has to be proved
-    v bound to i0 * 6 + i1 instead: 6 and 7 come twice (0 * 6 + 6, 1 * 6 + 0), so what is left is a question of
-    `covers` (every point?) and of `is_injective` (once?)
+    v bound to i0 * 6 + i1 instead: 6 and 7 come twice (0 * 6 + 6, 1 * 6 + 0), so it is for `covers` to say
+    whether every point is reached, and for `is_injective` whether once
 """
 
 from __future__ import annotations
