@@ -116,6 +116,14 @@ class Distribution(Primitive):
         return tuple(decision) if isinstance(decision, (list, tuple)) else (decision,)
 
 
+def are_factors(decision: Decision, n: int) -> bool:
+    """Whether a decision is n integers, all but the first positive."""
+    whole = (
+        isinstance(decision, (list, tuple)) and len(decision) == n and all(type(f) is int for f in decision)
+    )
+    return whole and min(decision[1:], default=1) >= 1
+
+
 def same_decision(a: Decision, b: Decision) -> bool:
     """Unlike ==, tells 1 from True and 1.0."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
@@ -245,12 +253,7 @@ class PerfectTile(Distribution):
 
     def valid(self, decision: Decision) -> bool:
         return (
-            isinstance(decision, (list, tuple))
-            and len(decision) == self.n
-            and all(type(f) is int for f in decision)
-            and all(f >= 1 for f in decision[1:])
-            and math.prod(decision) == self.extent
-            and decision[-1] <= self.most
+            are_factors(decision, self.n) and math.prod(decision) == self.extent and decision[-1] <= self.most
         )
 
     def neighbour(self, decision: list[int], rng: random.Random) -> list[int]:
@@ -380,10 +383,7 @@ class Tile(Distribution):
 
     def valid(self, decision: Decision) -> bool:
         return (
-            isinstance(decision, (list, tuple))
-            and len(decision) == self.n
-            and all(type(f) is int for f in decision)
-            and all(f >= 1 for f in decision[1:])
+            are_factors(decision, self.n)
             and list(decision) == self.whole(decision[1:])
             and (self.n == 1 or decision[-1] in self.inner_candidates() or decision[-1] == 1)
             and self.fits(decision[1:])

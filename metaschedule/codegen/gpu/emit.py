@@ -16,6 +16,7 @@ from ...arith import Domain
 from ...runtime.failure import Failure
 from ...target import Gpu
 from ..lower.scope import assume, has_load, inside
+from ..messages import out_of_range, zero_division
 from .dialect import Dialect
 from .model import SHUFFLE, Barrier, GpuKernel, buffer_bytes
 
@@ -27,7 +28,6 @@ VALUES = TYPES | {"float16": "float", "bfloat16": "float", "bool": "int"}
 UNSIGNED = {"int8": "u8", "int16": "u16", "int32": "u32", "int64": "u64", "uint8": "u8"}
 NARROW = ("float16", "bfloat16")
 VECTORS = {"float32": "float", "int32": "int"}
-LONGEST = 160
 OTHER_REGISTERS = 56  # of a thread, besides its buffers: addresses, operands that are on their way
 FETCHED_REGISTERS = 16  # of these, for values on their way to shared memory
 # What results need besides to be stored as vectors, which want neighbouring registers: a product with 64
@@ -101,7 +101,7 @@ class Emit:
         kind = TYPES[dtype]
         if op in ("//", "%"):
             if self.kernel.unproved.divides(e):
-                code = self.fail_code(f"integer division by zero: {shorten(e)}", "division")
+                code = self.fail_code(zero_division(e), "division")
                 b = f"({b} == 0 ? ms_fail(status, {code}) : {b})"
             if dtype == "uint8":
                 return f"((u8)({a} {'/' if op == '//' else '%'} {b}))"
@@ -583,16 +583,3 @@ def needs_wide(kernel: GpuKernel) -> bool:
                     if low is None or high is None or low < -limit or high >= limit:
                         return True
     return False
-
-
-def out_of_range(access: ir.Load | ir.Store, axis: int) -> str:
-    buffer = access.buffer
-    verb = "reading" if isinstance(access, ir.Load) else "writing"
-    place = f"{buffer.name}[{', '.join(map(shorten, access.indices))}]"
-    extent = buffer.shape[axis]
-    return f"out of range for axis {axis} of {buffer.name}, which has extent {extent}: {verb} {place}"
-
-
-def shorten(e: ir.Expr) -> str:
-    text = str(e)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

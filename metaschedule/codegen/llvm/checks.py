@@ -12,11 +12,10 @@ from collections.abc import Callable
 from ... import ir
 from ...runtime import Failure
 from ..lower.unproved import Unproved
+from ..messages import out_of_range, zero_division
 from .affine import Affine
 from .emitter import Emitter
 from .values import Operand, constant
-
-LONGEST = 160  # characters of an expression in a message
 
 
 class Checks(Emitter):
@@ -78,7 +77,7 @@ class Checks(Emitter):
             return
         zero = constant(0, divisor.dtype, divisor.lanes)
         failed = self.operation(f"icmp eq {divisor.typed}, {zero.text}", "bool", divisor)
-        self.stop_if(failed, Failure(f"integer division by zero: {shorten(e)}", "division"))
+        self.stop_if(failed, Failure(zero_division(e), "division"))
 
     def stop_if(self, failed: Operand, failure: Failure, value: Callable[[], str] = lambda: "0") -> None:
         """Return from this function if a condition holds in an active lane."""
@@ -93,16 +92,3 @@ class Checks(Emitter):
         self.f.effect(f"call void @ms.fail({told})")
         self.f.effect("ret void")
         self.f.begin(go)
-
-
-def out_of_range(access: ir.Load | ir.Store, axis: int) -> str:
-    buffer = access.buffer
-    verb = "reading" if isinstance(access, ir.Load) else "writing"
-    place = f"{buffer.name}[{', '.join(map(shorten, access.indices))}]"
-    extent = buffer.shape[axis]
-    return f"out of range for axis {axis} of {buffer.name}, which has extent {extent}: {verb} {place}"
-
-
-def shorten(e: ir.Expr) -> str:
-    text = str(e)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
