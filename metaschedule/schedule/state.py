@@ -29,13 +29,15 @@ Loops = tuple[tuple[ir.Var, ir.Expr], ...]
 # A loop, a digit of it, a factor, the number of values of the digit.
 LoopDigit = tuple[ir.Var, ir.Expr, int, int]
 
+MANY = 8  # children, so that a dictionary finds one sooner than a look at each
+
 
 class State:
     """What a schedule edits. Only `Schedule` makes one; primitives read and write it."""
 
     __slots__ = (
         "allocs", "changed", "children", "counter", "definitions", "extents", "known_leaves", "nodes",
-        "original", "parent", "printed", "used", "users", "values",
+        "numbers", "original", "parent", "printed", "used", "users", "values",
     )  # fmt: skip
 
     def __init__(self, program: ir.Program) -> None:
@@ -53,6 +55,8 @@ class State:
         self.users: dict[ir.Buffer, frozenset[Key]] = {}
         self.used: dict[Key, frozenset[ir.Buffer]] = {}
         self.changed: set[Key] = set()
+        # Of many children, their numbers, and the children that these are right for: forks share them.
+        self.numbers: dict[Key, tuple[tuple[Key, ...], dict[Key, int]]] = {}
         self.counter = 0
         self.printed: ir.Program | None = program
         self.put(ROOT, program.body)
@@ -67,6 +71,7 @@ class State:
         new.definitions, new.extents = self.definitions.copy(), self.extents.copy()
         new.users, new.used, new.changed = self.users.copy(), self.used.copy(), self.changed.copy()
         new.known_leaves = self.known_leaves  # `define` makes another
+        new.numbers = self.numbers
         return new
 
     def adopt(self, fork: State) -> None:
@@ -265,6 +270,19 @@ class State:
 
     def is_only_child(self, key: Key, of: Key) -> bool:
         return len(self.children[of]) == 1 and self.children[of][0] is key
+
+    def number_among_siblings(self, key: Key, parent: Key) -> int:
+        """How many children of `parent` come before one."""
+        children = self.children[parent]
+        if len(children) < MANY:
+            for n, child in enumerate(children):
+                if child is key:
+                    return n
+        known = self.numbers.get(parent)
+        if known is None or known[0] is not children:
+            known = children, {child: n for n, child in enumerate(children)}
+            self.numbers[parent] = known
+        return known[1][key]
 
     def value(self, handle: Any) -> Any:
         """What a handle stands for: a key, or a number that was drawn."""

@@ -22,6 +22,7 @@ from ..validation import Randomness, check_arguments, describe_value, random_num
 from .block_predicates import blocks_from_outputs, is_claimed
 from .partial import FEWEST_SKETCHES, MOST_SKETCHES, Partial, most_sketches, thin
 from .pieces import Sketch, join_traces, pieces
+from .rare_collections import rare_collections
 from .size import Size, size_of
 
 Module = Callable[[Schedule, BlockRV, Target], list[Schedule]]
@@ -142,6 +143,7 @@ class Space:
         return self.explore(program)[0]
 
     @check_arguments
+    @rare_collections()
     def explore(self, program: Program) -> tuple[list[Trace], Rejections]:
         """The sketches, and what was refused on the way."""
         parts = pieces(program)
@@ -151,6 +153,7 @@ class Space:
             return [sketch.trace for sketch in found[0][0]], refused
         return self._join_pieces(program, parts, [sketches for sketches, _ in found]), refused
 
+    @rare_collections()
     def pieces(self, program: Program) -> list[tuple[Program, list[Trace]]]:
         """The pieces that a program is scheduled in, one if it is not large, and the sketches of each."""
         parts = pieces(program)

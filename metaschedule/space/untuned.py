@@ -17,6 +17,7 @@ from .bind_simply import bind_simply
 from .default import default
 from .gpu_rule import GpuRule
 from .pieces import Sketch, join_traces
+from .rare_collections import rare_collections
 from .space import Space, SpaceLike
 
 DRAWS = 4  # of every sketch
@@ -39,6 +40,7 @@ def default_space(target: Target) -> Space:
     return default(target)
 
 
+@rare_collections()
 def schedule_untuned(
     program: Program, target: Target, space: SpaceLike | None = None, seed: int = 0
 ) -> Schedule:

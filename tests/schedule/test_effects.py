@@ -8,6 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metaschedule import te
 from metaschedule.schedule import Schedule
 from metaschedule.schedule.analysis.effects import (
     Effect,
@@ -18,7 +19,7 @@ from metaschedule.schedule.analysis.effects import (
     users,
     writers,
 )
-from metaschedule.schedule.state import ROOT, Key, State, is_plain_loop
+from metaschedule.schedule.state import MANY, ROOT, Key, State, is_plain_loop
 from tests.schedule.random_steps import programs, step
 
 PROGRAMS = programs()
@@ -55,3 +56,17 @@ def test_users_are_those_of_the_whole_program(name: str, seed: int) -> None:
             compare_with_walk(sch.state)
             compare_with_walk(before.state)
     compare_with_walk(sch.state)
+
+
+def test_numbers_among_siblings_follow_every_edit() -> None:
+    """Of many children they are kept, and forks share them."""
+    x = te.placeholder((4,), name="x")
+    made = [te.compute((4,), lambda i, n=n: x[i] + float(n), name=f"y{n}") for n in range(2 * MANY)]
+    sch = Schedule(te.program([x], made))
+    fork = sch.fork()
+    for n in range(3):
+        for state in (sch.state, fork.state):
+            children = state.children[ROOT]
+            numbers = [state.number_among_siblings(child, ROOT) for child in children]
+            assert numbers == list(range(2 * MANY))
+        sch.split(sch.get_loops(sch.get_block(f"y{n}"))[0], [2, 2])

@@ -119,10 +119,7 @@ def place_of(s: State, what: Key | Effect) -> Place:
     way: list[int] = []
     while key is not ROOT:
         parent = s.parent[key]
-        for n, child in enumerate(s.children[parent]):
-            if child is key:
-                way.append(n)
-                break
+        way.append(s.number_among_siblings(key, parent))
         key = parent
     way.reverse()
     return tuple(way), last
