@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,15 +95,32 @@ def find_onnx_tasks(path: str) -> Tasks:
 def evaluate(spec: str) -> Any:
     """What `file.py:name` is, or what it returns if it is a function."""
     path, _, name = spec.rpartition(":")
-    found = load_name(Path(path), name)
-    return found() if isinstance(found, Callable) and not isinstance(found, Program) else found
+    with running(Path(path)):
+        found = load_name(Path(path), name)
+        return found() if isinstance(found, Callable) and not isinstance(found, Program) else found
+
+
+@contextmanager
+def running(path: Path) -> Iterator[None]:
+    """What a user's file raises is told as Python tells it, from the file on: how we came there is no part of it."""
+    try:
+        yield
+    except typer.BadParameter:
+        raise
+    except Exception as why:
+        at = why.__traceback__
+        while at is not None and Path(at.tb_frame.f_code.co_filename) != path.resolve():
+            at = at.tb_next
+        told = "".join(traceback.format_exception(type(why), why, at)).rstrip()
+        print(f"{told}\n{path} could not be run", file=sys.stderr)
+        raise typer.Exit(1) from why
 
 
 def load_name(path: Path, name: str) -> Any:
     """What is called `name` in a Python file."""
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     if spec is None or spec.loader is None:
         raise typer.BadParameter(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)

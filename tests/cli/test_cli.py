@@ -103,6 +103,24 @@ def test_wrong_input_is_a_message_and_exit_code_2(arguments: list[str], message:
     assert message in " ".join(text.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def f(:", ["line 1", "SyntaxError: invalid syntax"]),
+        ("raise KeyError(3)", ["line 1, in <module>", "KeyError: 3"]),
+        ("def f():\n    return 1 / 0", ["line 2, in f", "ZeroDivisionError"]),
+        ("def f(n):\n    return n", ["TypeError: f() missing 1 required positional argument: 'n'"]),
+    ],
+)
+def test_what_a_file_raises_is_told_from_the_file_on(text: str, told: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "kernels.py"
+    path.write_text(text)
+    code, said = run("space", f"{path}:f")
+    assert code == 1
+    assert all(part in said for part in [*told, f"{path} could not be run"]), said
+    assert "metaschedule" not in said  # none of our frames
+
+
 def test_names_in_a_file_that_are_no_programs(file: Path) -> None:
     code, text = run("space", f"{file}:number")
     assert code == 2
