@@ -102,7 +102,7 @@ def evaluate(spec: str) -> Any:
 
 @contextmanager
 def running(path: Path) -> Iterator[None]:
-    """What a user's file raises is told as Python tells it, from the file on: how we came there is no part of it."""
+    """What a user's file raises is told as Python tells it, from the file on: our frames are left out."""
     try:
         yield
     except typer.BadParameter:
