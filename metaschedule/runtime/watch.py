@@ -22,7 +22,7 @@ class MemoryWatch:
 
     >>> import numpy as np
     >>> a = np.zeros(5, "float32")
-    >>> watch = Watch([(a.ctypes.data, a.nbytes)])
+    >>> watch = MemoryWatch([(a.ctypes.data, a.nbytes)])
     >>> watch.is_same()
     True
     >>> a[4] = -0.0
@@ -48,7 +48,7 @@ class WatchedObjects:
 
     >>> import numpy as np
     >>> a, b = np.zeros(5), "b"
-    >>> objects = WatchedObjects([1], [a], Watch([]), Watch([(a.ctypes.data, a.nbytes)]))
+    >>> objects = WatchedObjects([1], [a], MemoryWatch([]), MemoryWatch([(a.ctypes.data, a.nbytes)]))
     >>> objects.are_same([b, a]), objects.are_same([a, b])
     (True, False)
     >>> a[2] = 1

@@ -24,7 +24,7 @@ class Arithmetic(Conversions):
         op, dtype = e.op, e.dtype
         if is_float(dtype):
             if op in FLOAT_OPS:
-                text = f"{FLOAT_OPS[op]} {self.flags}{a.typed}, {b.text}"
+                text = f"{FLOAT_OPS[op]} {self.contracting(dtype)}{a.typed}, {b.text}"
                 return self.round_narrow(self.operation(text, dtype, a))
             if op in ("min", "max"):
                 return self.float_extreme(op, a, b)

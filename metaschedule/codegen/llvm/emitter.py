@@ -22,7 +22,7 @@ class Emitter:
     def __init__(self, function: Function, vector_bytes: int, fma: bool) -> None:
         self.f = function
         self.vector_bytes = vector_bytes  # of the target
-        self.flags = "contract " if fma else ""
+        self.fma = fma
         self.env: dict[Var, Affine] = {}
         self.stack: dict[Buffer, str] = {}  # memory of this call
         self.domain = Domain()
@@ -48,6 +48,12 @@ class Emitter:
     def base(self, buffer: Buffer) -> str:
         """The pointer to the first element of a buffer."""
         raise NotImplementedError
+
+    def contracting(self, dtype: str) -> str:
+        """The flag of an operation that may become one with its neighbour, without rounding between them. A narrow
+        float is rounded after each: where a CPU computes in float16 (AVX-512 FP16), LLVM drops the way through
+        float32, and with the flag it would join a product and a sum of such numbers as well."""
+        return "contract " if self.fma and dtype in ("float32", "float64") else ""
 
     # --- scopes and masks ---
 

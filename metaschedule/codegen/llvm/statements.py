@@ -269,7 +269,7 @@ class StatementEmitter(ExpressionEmitter):
             )
         elif ir.is_float(dtype):
             result = self.round_narrow(
-                self.operation(f"f{name} {self.flags}{own.typed}, {total.text}", dtype, own)
+                self.operation(f"f{name} {self.contracting(dtype)}{own.typed}, {total.text}", dtype, own)
             )
         else:
             result = self.operation(f"{name} {own.typed}, {total.text}", dtype, own)
