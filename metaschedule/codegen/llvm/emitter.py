@@ -52,8 +52,8 @@ class Emitter:
     def contracting(self, dtype: str) -> str:
         """The flag of an operation that may become one with its neighbour, without rounding between them.
 
-        A narrow float is rounded after each: where a CPU computes in float16 (AVX-512 FP16), LLVM drops the way
-        through float32, and with the flag it would join a product and a sum of such numbers as well.
+        A narrow float is rounded after each: where a CPU computes in float16 (AVX-512 FP16), LLVM drops the
+        way through float32, and with the flag it would join a product and a sum of such numbers as well.
         """
         return "contract " if self.fma and dtype in ("float32", "float64") else ""
 
