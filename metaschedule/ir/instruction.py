@@ -27,6 +27,7 @@ class Register:
     name: str
     dtype: str
     size: int  # elements
+    rows: int  # that the elements are cut into, in order, if the register is a tile
     first: int
     at: tuple[tuple[int, ...], ...]
 
@@ -50,6 +51,12 @@ class HardwareInstruction:
     code: str  # the name of an LLVM intrinsic, or lines of LLVM that end in the result
     features: tuple[str, ...]  # that the target must have, by LLVM's names
     accumulates: bool  # whether it adds to its first argument
+    tiles: bool = False  # its registers are tiles, which code names by number
+
+    @property
+    def columns(self) -> int:
+        """Lanes in a row of the accumulator, if that is a tile."""
+        return self.registers[0].size // self.registers[0].rows
 
     @property
     def products(self) -> int:
@@ -68,7 +75,9 @@ class HardwareInstruction:
 
     def is_same(self, other: HardwareInstruction) -> bool:
         """Whether another instruction of this name is this one."""
-        mine, theirs = ((i.dtype, i.lanes, i.code, i.features, len(i.arguments)) for i in (self, other))
+        mine, theirs = (
+            (i.dtype, i.lanes, i.code, i.features, i.tiles, len(i.arguments)) for i in (self, other)
+        )
         return mine == theirs and same_expr(self.meaning, other.expand(self.arguments))
 
 

@@ -16,13 +16,10 @@ from typing import Any
 import numpy as np
 
 from .. import ir
+from ..affine.values import value_of
 from ..arith import simplify
 from ..errors import ScheduleError
 
-INDEX_OPERATORS = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
-    "min": np.minimum, "max": np.maximum,
-}  # fmt: skip
 COMMUTATIVE = frozenset({"+", "*", "min", "max", "&", "|", "^", "and", "or", "==", "!="})
 
 
@@ -33,10 +30,13 @@ def describe_instruction(
     stores: Sequence[ir.Store],
     code: str,
     features: tuple[str, ...],
+    tiles: bool = False,
 ) -> ir.HardwareInstruction:
     """The instruction that computes a description, whose loops and stores are given."""
     if "." not in name:  # functions have names without
         raise ValueError(f"instruction {name!r}: its name has no dot, as in 'x86.vpdpbusd.512'")
+    if tiles and (not code.startswith("llvm.") or len(description.outputs[0].shape) != 2):
+        raise ValueError(f"instruction {name!r}: with tiles it is an LLVM intrinsic whose output is a matrix")
     if len(stores) != 1 or len(description.outputs) != 1:
         raise ValueError(f"instruction {name!r}: a description has one output and one store")
     (store,), (output,) = stores, description.outputs
@@ -71,6 +71,8 @@ def describe_instruction(
     reads = any(isinstance(e, ir.Load) and e.buffer is output for e in parts(store.value))
     if reads:
         arguments.insert(0, (output, tuple(places), accumulator))
+    elif tiles:
+        raise ValueError(f"instruction {name!r}: tiles are added to, and it does not read {output.name}")
     elif steps:
         raise ValueError(f"instruction {name!r}: only the last step over {steps[0].var.name} would count")
     registers: list[ir.Register] = []
@@ -79,10 +81,21 @@ def describe_instruction(
         mine = [(elements, e) for b, elements, e in arguments if b is buffer]
         if mine:
             at = tuple(zip(*[elements for elements, _ in mine], strict=True))
-            registers.append(ir.Register(buffer.name, buffer.dtype, buffer.size, len(ordered), at))
+            registers.append(
+                ir.Register(buffer.name, buffer.dtype, buffer.size, (*buffer.shape, 1)[0], len(ordered), at)
+            )
             ordered += [e for _, e in mine]
     return ir.HardwareInstruction(
-        name, output.dtype, output.size, tuple(registers), tuple(ordered), meaning, code, features, reads
+        name,
+        output.dtype,
+        output.size,
+        tuple(registers),
+        tuple(ordered),
+        meaning,
+        code,
+        features,
+        reads,
+        tiles,
     )
 
 
@@ -114,19 +127,6 @@ def elements_of(
     for index, extent in zip(load.indices, load.buffer.shape, strict=True):
         total = total * extent + value_of(index, values)
     return tuple(np.broadcast_to(total, len(next(iter(lanes.values()), (0,)))).tolist())
-
-
-def value_of(e: ir.Expr, values: Mapping[ir.Var, Any]) -> Any:
-    """An index for arrays of values of its variables."""
-    if isinstance(e, ir.Const):
-        return int(e.value)
-    if isinstance(e, ir.Var) and e in values:
-        return values[e]
-    if isinstance(e, ir.Cast):
-        return value_of(e.a, values)
-    if isinstance(e, ir.Binary) and e.op in INDEX_OPERATORS:
-        return INDEX_OPERATORS[e.op](value_of(e.a, values), value_of(e.b, values))
-    raise ValueError(f"{e} is no index that loops alone decide")
 
 
 def parts(e: ir.Expr) -> list[ir.Expr]:

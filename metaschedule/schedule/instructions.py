@@ -89,42 +89,16 @@ def multiply_add_bytes(bits: int, bytes_: str, words: str) -> str:
     """
 
 
-def multiply_tiles(name: str, operand: str, total: str) -> str:
-    """An instruction of AMX on tiles of 16 rows of 64 bytes. LLVM keeps tiles in their registers, loads and
-    stores them and configures them (`ldtilecfg`); programs see vectors of 256 x 32 bits."""
-    whole = "<256 x i32>"
-    c = [f"%c = bitcast {total} %C to {whole}"] if total != whole else []
-    tile, vector = "@llvm.x86.cast.vector.to.tile.v256i32", "@llvm.x86.cast.tile.to.vector.v256i32"
-    code = f"@llvm.x86.{name}.internal"
-    lines = [
-        f"declare x86_amx {tile}({whole})",
-        f"declare {whole} {vector}(x86_amx)",
-        f"declare x86_amx {code}(i16, i16, i16, x86_amx, x86_amx, x86_amx)",
-        f"%a = bitcast {operand} %A to {whole}",
-        f"%b = bitcast {operand} %B to {whole}",
-        *c,
-        f"%ta = call x86_amx {tile}({whole} %a)",
-        f"%tb = call x86_amx {tile}({whole} %b)",
-        f"%tc = call x86_amx {tile}({whole} {'%c' if c else '%C'})",
-        f"%td = call x86_amx {code}(i16 16, i16 64, i16 64, x86_amx %tc, x86_amx %ta, x86_amx %tb)",
-    ]
-    if c:
-        lines += [f"%d = call {whole} {vector}(x86_amx %td)", f"bitcast {whole} %d to {total}"]
-    else:
-        lines.append(f"call {whole} {vector}(x86_amx %td)")
-    return "\n".join(lines)
-
-
 def register_amx() -> None:
+    """Instructions of AMX on tiles of 16 rows of 64 bytes."""
     kinds = {"ss": SIGNED, "su": ("int8", "uint8", "int32"), "us": BYTES, "uu": UNSIGNED}
-    for kind, operands in kinds.items():
-        name = f"tdpb{kind}d"
-        code = multiply_tiles(name, "<1024 x i8>", "<256 x i32>")
-        description = parse(matrix_product((16, 16, 64), 4, *operands))
-        register_intrinsic(f"x86.{name}", description, instruction=code, features=("amx-tile", "amx-int8"))
-    code = multiply_tiles("tdpbf16ps", "<512 x bfloat>", "<256 x float>")
-    description = parse(matrix_product((16, 16, 32), 2, *BRAIN))
-    register_intrinsic("x86.tdpbf16ps", description, instruction=code, features=("amx-tile", "amx-bf16"))
+    shapes = {f"tdpb{kind}d": ((16, 16, 64), 4, operands, "amx-int8") for kind, operands in kinds.items()}
+    shapes |= {"tdpbf16ps": ((16, 16, 32), 2, BRAIN, "amx-bf16")}
+    for name, (shape, group, operands, feature) in shapes.items():
+        description, features = parse(matrix_product(shape, group, *operands)), ("amx-tile", feature)
+        register_intrinsic(
+            f"x86.{name}", description, instruction=f"llvm.x86.{name}", features=features, tiles=True
+        )
 
 
 def register_x86() -> None:

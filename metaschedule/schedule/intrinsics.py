@@ -56,6 +56,7 @@ def register_intrinsic(
     implementation: ir.Program | None = None,
     instruction: str | None = None,
     features: Sequence[str] = (),
+    tiles: bool = False,
 ) -> None:
     """Make an intrinsic known under a name, which traces refer to it by.
 
@@ -63,9 +64,10 @@ def register_intrinsic(
     what is wrong otherwise. An `instruction` is the name of an LLVM intrinsic that takes the accumulator
     (if the description reads its output) and the inputs as vectors, or lines of LLVM that end in the
     result and call the operands by the names of the parameters, `%A`. A parameter is a register: its
-    elements in row-major order. The target must have `features`, by LLVM's names.
+    elements in row-major order. The target must have `features`, by LLVM's names. With `tiles` the registers
+    are tiles, a row for each value of a parameter's first index, and the LLVM intrinsic takes their numbers.
     """
-    new = make_intrinsic(name, description, implementation, instruction, tuple(features))
+    new = make_intrinsic(name, description, implementation, instruction, tuple(features), tiles)
     old = INTRINSICS.get(name)
     if old is not None:
         if is_same(old, new):
@@ -84,17 +86,18 @@ def make_intrinsic(
     implementation: ir.Program | None,
     instruction: str | None,
     features: tuple[str, ...],
+    tiles: bool,
 ) -> Intrinsic:
     if (implementation is None) == (instruction is None):
         raise ValueError(f"intrinsic {name!r}: give an implementation or an instruction, one of them")
     loops, stores = nest_of(name, description)
     check_covered(name, description, loops, stores)
     if instruction is not None:
-        known = describe_instruction(name, description, loops, stores, instruction, features)
+        known = describe_instruction(name, description, loops, stores, instruction, features, tiles)
         return Intrinsic(name, description, loops, stores, instruction=known)
     assert implementation is not None
-    if features:
-        raise ValueError(f"intrinsic {name!r}: features are those of an instruction")
+    if features or tiles:
+        raise ValueError(f"intrinsic {name!r}: features and tiles are those of an instruction")
     check_parameters(name, description, implementation)
     flat = flatten(implementation)
     return Intrinsic(name, description, loops, stores, implementation, flat.body, flat.allocs)

@@ -16,12 +16,14 @@ class Function:
     def __init__(self, name: str, parameters: list[str], attributes: str, result: str = "void") -> None:
         self.head = f"define internal {result} @{name}({', '.join(parameters)}) {attributes} {{"
         self.allocas: list[str] = []
+        self.start: list[str] = []  # what comes before everything else
         self.lines: list[str] = []
         self.block = "entry"  # the label of the block being written: what a phi must name
         self.count = 0
 
     def text(self) -> str:
-        return "\n".join([self.head, "entry:", *self.allocas, *self.lines, "}"])
+        start = [f"  {line}" for line in self.start]
+        return "\n".join([self.head, "entry:", *self.allocas, *start, *self.lines, "}"])
 
     def fresh(self) -> str:
         self.count += 1

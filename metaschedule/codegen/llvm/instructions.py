@@ -27,7 +27,8 @@ class Instructions(MemoryAccess):
 
     def instruct(self, e: ir.Call, known: ir.HardwareInstruction) -> Operand:
         check_target(known, self.target)
-        result = self.registers(e, known) if self.lanes % known.lanes == 0 else None
+        fits = not known.tiles and self.lanes % known.lanes == 0
+        result = self.registers(e, known) if fits else None
         return self.evaluate(known.expand(e.args)) if result is None else result
 
     def registers(self, e: ir.Call, known: ir.HardwareInstruction) -> Operand | None:

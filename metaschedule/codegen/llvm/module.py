@@ -27,6 +27,7 @@ from .function import Function
 from .functions import define, vector_libraries
 from .instructions import instruction_text
 from .statements import StatementEmitter
+from .tiles import Shape
 from .values import literal, memory_type
 
 GRAINS = 8  # of a thread's part: how many times it takes iterations
@@ -61,6 +62,13 @@ class Module:
         self.failures: dict[Failure, int] = {}  # with their statuses
         self.checks = 0  # that have been written
         self.parallel_loops = 0
+        body = lowered.program.body
+        self.is_parallel = any(isinstance(s, ir.For) and s.kind == "parallel" for s in ir.walk(body))
+        self.has_tiles = target.matrix_registers > 0 and any(
+            isinstance(e, ir.Call) and e.name in ir.INSTRUCTIONS and ir.INSTRUCTIONS[e.name].tiles
+            for e in ir.expressions(body)
+        )
+        self.palettes: dict[tuple[Shape, ...], str] = {}
         program, storage = lowered.program, lowered.storage
         self.outside = [*program.params, *storage.shared]
         self.order = {b: n for n, b in enumerate([*self.outside, *storage.private])}
@@ -68,6 +76,14 @@ class Module:
         for n, b in enumerate(storage.tables):
             self.names[b] = f"@table{n}"
             self.globals.append(table_global(f"@table{n}", b))
+
+    def palette(self, shapes: list[Shape]) -> str:
+        """The constant that tells the processor what tiles are like."""
+        name = self.palettes.get(tuple(shapes))
+        if name is None:
+            name = self.palettes[tuple(shapes)] = f"@tiles{len(self.palettes)}"
+            self.globals.append(palette_global(name, shapes))
+        return name
 
     def pointer_name(self, buffer: ir.Buffer) -> str | None:
         """How every function calls a buffer; None for one that lives on its stack."""
@@ -139,8 +155,9 @@ class Module:
     ) -> None:
         """Write statements that one thread runs as a function."""
         function = Function(name, self.parameters(outside) + self.overlapping(private), attributes)
-        StatementEmitter(self, function, in_parallel=False).body(body)
-        function.effect("ret void")
+        emitter = StatementEmitter(self, function, in_parallel=False)
+        emitter.body(body)
+        emitter.finish()
         self.functions.append(function.text())
 
     def overlapping(self, private: Iterable[ir.Buffer]) -> list[str]:
@@ -235,7 +252,7 @@ class Module:
             terms = {passed[t]: c for t, c in a.terms.items()}
             emitter.env[var] = Affine(a.const, terms, a.lane)
         emitter.between(s, "%start", "%stop", certain=False)
-        function.effect("ret void")
+        emitter.finish()
         self.functions.append(function.text())
 
     def runner(
@@ -341,6 +358,17 @@ class Module:
             "}",
         ]
         return "\n".join(load)
+
+
+def palette_global(name: str, shapes: list[Shape]) -> str:
+    """Palette 1 of AMX: bytes of a row at 16, for each register two, and rows at 48."""
+    data = bytearray(64)
+    data[0] = 1
+    for n, (rows, row_bytes) in enumerate(shapes):
+        data[16 + 2 * n : 18 + 2 * n] = row_bytes.to_bytes(2, "little")
+        data[48 + n] = rows
+    text = "".join(f"\\{byte:02X}" for byte in data)
+    return f'{name} = private unnamed_addr constant [64 x i8] c"{text}", align 64'
 
 
 def table_global(name: str, b: ir.Buffer) -> str:

@@ -16,9 +16,9 @@ from ..lower.lanes import REDUCTIONS, vector_widths
 from ..lower.model import VECTORS_AT_ONCE
 from ..lower.scope import inside, is_harmless
 from .affine import Affine
-from .expressions import ExpressionEmitter
 from .function import Function
 from .memory import memory_suffix
+from .tiles import Shape, TileEmitter
 from .transpose import find_interleaving, find_transposition
 from .values import BYTES, Operand, constant, intrinsic_suffix, memory_type
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .module import Module
 
 
-class StatementEmitter(ExpressionEmitter):
+class StatementEmitter(TileEmitter):
     """Writes statements into one function of a module."""
 
     def __init__(self, module: Module, function: Function, in_parallel: bool) -> None:
@@ -40,6 +40,9 @@ class StatementEmitter(ExpressionEmitter):
         self.externals = module.externals
         self.target = module.target
         self.instructions_used = module.instructions_used
+        self.products = {}
+        self.target_tiles = module.target.matrix_registers if module.has_tiles else 0
+        self.shapes_last = in_parallel or not module.is_parallel
 
     def status(self, failure: Failure) -> int:
         return self.module.status(failure)
@@ -53,9 +56,8 @@ class StatementEmitter(ExpressionEmitter):
             self.stack[buffer] = self.f.alloca(f"[{count} x {memory_type(buffer.dtype)}]", 64)
         return self.stack[buffer]
 
-    def body(self, body: ir.Body) -> None:
-        for s in body:
-            self.stmt(s)
+    def palette(self, shapes: list[Shape]) -> str:
+        return self.module.palette(shapes)
 
     def stmt(self, s: ir.Stmt) -> None:
         if isinstance(s, ir.For):
@@ -80,6 +82,14 @@ class StatementEmitter(ExpressionEmitter):
     def loop(self, s: ir.For) -> None:
         extent = s.fixed_extent
         if extent is not None and extent <= 0:
+            return
+        if self.nest is not None and s.kind == "vectorized":
+            product = self.find_product(s)
+            assert product is not None
+            self.emit_product(product)
+            return
+        if self.may_be_nest(s) and (nest := self.find_nest(s)) is not None:
+            self.emit_nest(s, nest)
             return
         if "." in s.kind:
             raise ValueError(
@@ -315,6 +325,7 @@ def identity(op: str, dtype: str) -> int | float:
 
 
 def instruction_lanes(s: ir.For) -> int:
-    """The most lanes that an instruction in a loop has: such a loop is not cut into shorter vectors."""
+    """The most lanes that an instruction on vectors has in a loop: it is not cut into shorter ones."""
     calls = [e.name for e in ir.expressions(s.body) if isinstance(e, ir.Call)]
-    return max([ir.INSTRUCTIONS[name].lanes for name in calls if name in ir.INSTRUCTIONS], default=0)
+    known = [ir.INSTRUCTIONS[name] for name in calls if name in ir.INSTRUCTIONS]
+    return max([each.lanes for each in known if not each.tiles], default=0)
