@@ -9,8 +9,8 @@ from .. import ir
 from ..ir import INDEX as DTYPE_OF_INDICES
 from ..ir.expr import COMPARISONS, LOGICAL
 
-KINDS = ("add", "multiply", "extreme", "divide", "function", "compare", "select", "cast", "index")
-ADD, MULTIPLY, EXTREME, DIVIDE, FUNCTION, COMPARE, SELECT, CAST, INDEX = range(len(KINDS))
+KINDS = ("add", "multiply", "extreme", "divide", "function", "compare", "select", "cast", "index", "tile")
+ADD, MULTIPLY, EXTREME, DIVIDE, FUNCTION, COMPARE, SELECT, CAST, INDEX, TILE = range(len(KINDS))
 BINARY = {"+": ADD, "-": ADD, "*": MULTIPLY, "min": EXTREME, "max": EXTREME}
 BINARY |= dict.fromkeys(("/", "//", "%"), DIVIDE)
 BINARY |= dict.fromkeys((*COMPARISONS, *LOGICAL), COMPARE)
@@ -85,6 +85,7 @@ def count_operations(e: ir.Expr, counts: list[float], reads: list[Read]) -> None
     if isinstance(e, ir.Call) and (known := ir.INSTRUCTIONS.get(e.name)) is not None:
         counts[MULTIPLY] += 1
         counts[ADD] += 1
+        counts[TILE] += 1 / known.columns if known.tiles else 0  # rows of a tile
         for r in known.registers:  # a register is one load
             first = e.args[r.first]
             if isinstance(first, ir.Load):

@@ -16,13 +16,14 @@ import numpy as np
 
 from ..codegen.lower.model import VECTORS_AT_ONCE
 from ..target import Target
-from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY, SELECT
+from .arithmetic import ADD, CAST, COMPARE, DIVIDE, EXTREME, FUNCTION, MULTIPLY, SELECT, TILE
 from .table import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Table
 
 # Cycles until an operation that needs the result of another may start.
 ADD_LATENCY = 3.0
 FUSED_LATENCY = 4.0
 EXTREME_LATENCY = 5.0  # NaN is looked for
+TILE_LATENCY = 18.0  # rows of a product follow those of the one before
 FORWARD = 9.0  # cycles from a store to a load that needs its result
 PORTS = 2.0  # vector operations, and loads, per cycle
 ISSUE = 5.0  # instructions per cycle
@@ -50,6 +51,8 @@ class TileCosts:
     and loops. Times are `cycles` per execution of a tile, of which there are `trips`."""
 
     def __init__(self, t: Table, target: Target) -> None:
+        self.rows = t.operations[:, TILE]  # of a lane of an instruction on tiles, of all its lanes below
+        self.on_tiles = self.rows > 0
         self.find_vectors(t, target)
         self.count_values(t)
         self.keep_in_registers(t, target)
@@ -77,14 +80,16 @@ class TileCosts:
         self.vectorised = vector.any(axis=1)
         self.lane_stride = np.where(vector[:, None], t.stride, 0).sum(axis=2)
         self.width = np.where(vector, t.extent, 1).prod(axis=1)
+        self.lanes = np.where(self.on_tiles, self.width, self.lanes)
+        self.rows = self.rows * self.width
         whole, rest = np.divmod(self.width, self.lanes)
         self.vectors = np.where(plain, self.width / self.lanes, whole + pieces(rest))
 
     def count_values(self, t: Table) -> None:
         """The different values of an access in a tile: vectors, or elements that are not contiguous."""
         self.present = t.item > 0
-        self.uniform = self.lane_stride == 0
-        contiguous = self.vectorised[:, None] & (self.lane_stride == 1)
+        self.uniform = (self.lane_stride == 0) & ~self.on_tiles[:, None]
+        contiguous = self.vectorised[:, None] & ((self.lane_stride == 1) | self.on_tiles[:, None])
         self.unrolled = np.where((t.kind == UNROLLED) & self.inside, t.extent, 1.0)
         self.copies = self.unrolled.prod(axis=1)
         self.size = self.copies * self.vectors
@@ -116,7 +121,8 @@ class TileCosts:
         live = np.where(within & ~self.still, self.unrolled[:, None], 1).prod(axis=2) * self.per_copy
         live = np.where(again.any(axis=2) & self.present & ~self.held, live, 0.0)
         self.working = 1 + live[:, 1:].sum(axis=1)
-        room = target.vector_registers - self.accumulators - self.working
+        registers = np.where(self.on_tiles, target.matrix_registers, target.vector_registers)
+        room = registers - self.accumulators - self.working
         shared = np.where(self.seen_again > 1, self.values / self.seen_again, 0.0)
         fits = (shared.sum(axis=1) <= room)[:, None] & (shared > 0)
         self.values = np.where(fits, shared, self.values)
@@ -133,13 +139,18 @@ class TileCosts:
         ops = t.operations
         each = np.maximum(ops[:, ADD], ops[:, MULTIPLY]) + LANE_TEST * t.lane_tests
         each += sum(ops[:, kind] * count for kind, count in INSTRUCTIONS.items())
+        # A tile is multiplied a row per cycle, loaded a vector per row; both by one instruction.
+        each = np.where(self.on_tiles, self.rows * PORTS, each)
+        accessed = self.accessed * np.where(self.on_tiles, self.rows, 1.0)[:, None]
         horizontal = self.vectorised & self.uniform[:, 0] & t.updates
         self.combined = np.where(horizontal, self.copies * np.ceil(self.vectors / VECTORS_AT_ONCE), 0.0)
         self.operations = self.size * each + self.gathers + self.combined * HORIZONTAL
-        self.stores = self.accessed[:, 0]
-        self.loads = self.accessed[:, 1:].sum(axis=1) + np.where(t.updates, self.stores, 0.0)
+        self.stores = accessed[:, 0]
+        self.loads = accessed[:, 1:].sum(axis=1) + np.where(t.updates, self.stores, 0.0)
         divisions = np.where(self.divided, DIVISION * t.fused.sum(axis=1), 0.0)
         self.instructions = self.operations + self.loads + self.stores + LOOP + divisions
+        per_tile = self.size + self.accessed.sum(axis=1) + LOOP + divisions
+        self.instructions = np.where(self.on_tiles, per_tile, self.instructions)
 
     def take_time(self, t: Table) -> None:
         self.arithmetic = self.operations / PORTS
@@ -160,6 +171,7 @@ class TileCosts:
         """Cycles of the updates of one accumulator in a tile, which wait for each other."""
         latency = np.where(t.operations[:, MULTIPLY] > 0, FUSED_LATENCY, ADD_LATENCY)
         latency = np.where(t.operations[:, EXTREME] > 0, EXTREME_LATENCY, latency)
+        latency = np.where(self.on_tiles, TILE_LATENCY, latency)
         combined = self.combined / np.maximum(self.values[:, 0], 1)
         updates = np.where(self.combined > 0, combined, self.rounds)
         return updates * latency + np.where(self.held[:, 0], 0.0, FORWARD)

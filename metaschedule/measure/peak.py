@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ..codegen import executable
-from ..ir import HardwareInstruction, Program, find_instruction, numpy_dtype
+from ..ir import INDEX, HardwareInstruction, Load, Program, Var, find_instruction, numpy_dtype, substitute
 from ..runtime import rest
 from ..script import parse
 from ..target import Target
@@ -41,7 +41,8 @@ def instruction_peak(name: str, target: Target, steps: int = 50_000, rounds: int
     >>> instruction_peak("x86.vpdpbusd.512", resolve("native"))  # doctest: +SKIP
     932.1
     """
-    known, chains = find_instruction(name), chains_of(target)
+    known = find_instruction(name)
+    chains = target.matrix_registers // 2 if known.tiles else chains_of(target)
 
     def program(threads: int) -> Program:
         return parse(instruction_chains(known, threads, chains, steps))
@@ -52,11 +53,16 @@ def instruction_peak(name: str, target: Target, steps: int = 50_000, rounds: int
 def instruction_chains(known: HardwareInstruction, threads: int, chains: int, steps: int) -> str:
     """Independent chains of an instruction that adds to its accumulator, on every core. One operand changes
     with the steps, the other with the chains, so that no part of it can be done once for many."""
+    accumulated, *operands = (e for e in known.arguments if isinstance(e, Load))
+    lane = Var("v", INDEX)
+    digits = (lane,) if len(accumulated.indices) == 1 else (lane // known.columns, lane % known.columns)
+    values = {v: e for v, e in zip(accumulated.indices, digits, strict=True) if isinstance(v, Var)}
     inputs: list[str] = []
     args = ["acc[t, c, v]"]
     for r, (at, copies) in zip(known.registers[1:], (("k % 2", 2), ("c", chains)), strict=True):
-        inputs.append(f'{r.name}: T.Tensor(({copies}, {known.lanes}, {r.count}), "{r.dtype}")')
-        args += [f"{r.name}[{at}, v, {n}]" for n in range(r.count)]
+        mine = [e for e in operands if e.buffer.name == r.name]
+        inputs.append(f'{r.name}: T.Tensor({(copies, *mine[0].buffer.shape)}, "{r.dtype}")')
+        args += [f"{r.name}[{at}, {', '.join(str(substitute(i, values)) for i in e.indices)}]" for e in mine]
     shape = f"({threads}, {chains}, {known.lanes})"
     return f"""
 @ms.program

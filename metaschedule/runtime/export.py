@@ -53,7 +53,8 @@ extern "C" {{
 /* Arrays are aligned to their element, dense and row-major unless strides are given, in elements. No output
    may overlap another argument.
 {arguments}
-   Returns 0, -1 if there is no memory for the workspace, or k > 0 if the kernel could not go on{checks};
+   Returns 0, -1 if there is no memory for the workspace, -2 if the system does not let this process use the
+   tiles of AMX that the kernel needs, or k > 0 if the kernel could not go on{checks};
    what the outputs hold is then undefined. May be called from several threads at once. */
 int {name}({parameters});
 
@@ -72,6 +73,7 @@ WRAPPER = """\
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct runtime {{
     void (*parallel)(void (*)(void *), void *, unsigned, unsigned);
@@ -90,7 +92,7 @@ __attribute__((destructor)) static void release(void) {{ free(atomic_exchange(&i
 __attribute__((visibility("default"))) int {name}({parameters}) {{
     void *args[] = {{ {arguments} }};
     struct runtime runtime = {runtime};
-{threads}
+{tiles}{threads}
     size_t size = {shared}u + (size_t)runtime.threads * {private}u;
     struct workspace *workspace = NULL;
     if (size) {{
@@ -118,9 +120,17 @@ __attribute__((visibility("default"))) const char *{name}_message(int status) {{
     static const char *const messages[] = {{ {messages} }};
     if (status == 0) return "ok";
     if (status == -1) return "out of memory";
+    if (status == -2) return "the system gives no tiles of AMX to this process";
     if (status > 0 && status <= {message_count}) return messages[status - 1];
     return "unknown status";
 }}
+"""
+
+# arch_prctl(ARCH_REQ_XCOMP_PERM): Linux gives tiles to processes that ask, once for all their threads.
+TILES = """\
+    static _Atomic(int) tiles;
+    if (!tiles) tiles = syscall(158, 0x1023, 18) ? -2 : 1;
+    if (tiles < 0) return tiles;
 """
 
 OPENMP = """\
@@ -255,6 +265,7 @@ def wrapper(
         parameters=parameters(kernel, constants),
         arguments=", ".join(arguments) or "NULL",
         runtime=use_openmp if parallel else "{ NULL, NULL, NULL, 1, 0 }",
+        tiles=TILES if "@llvm.x86.ldtilecfg" in kernel.llvm else "",
         threads=limit if parallel else "",
         shared=align(kernel.shared_bytes),
         private=align(kernel.private_bytes),

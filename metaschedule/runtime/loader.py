@@ -46,8 +46,6 @@ def load_object(
     `expected` are names looked up even if the object's format does not tell what it needs.
     """
     exports = list(exports)
-    if native().has("amx-tile"):
-        ask_for_tiles()
     known = dict(externals or {})
     needed = set(expected)
     if is_elf(code) or native().triple.partition("-")[2].find("linux") >= 0:
@@ -72,14 +70,6 @@ def load_object(
             return Loaded(builder.link(jit(), f"metaschedule-{next(_NAMES)}"))
         except RuntimeError as error:
             raise ObjectError(f"LLVM could not link the object: {error}") from None
-
-
-@cache
-def ask_for_tiles() -> None:
-    """Linux gives the tiles of AMX to a process that asks for them: arch_prctl(ARCH_REQ_XCOMP_PERM, 18)."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "syscall"):
-        libc.syscall(158, 0x1023, 18)
 
 
 def find_symbol(name: str) -> int:

@@ -42,7 +42,6 @@ from .stage import schedule_stage
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
 MOST_UNROLLED_STEPS = 8  # of the innermost reduction loop
-FEW_ROWS = 4  # of a matrix instruction: so many are read where they are
 MOST_WASTE = 0.125  # of a chunk that its tiles do not fill: cores that wait
 
 
@@ -120,6 +119,7 @@ class Grouping:
     registers: int
     row: ir.Var | None = None
     rows: int = 1
+    tiles: bool = False  # registers are tiles: their rows may be any distance apart in memory
 
 
 @dataclass
@@ -177,7 +177,8 @@ def tile(
         (lanes,) = nest.columns
     for loop in (lanes, columns):
         sch.vectorize(loop)
-    for loop in (nest.reductions[-1], *nest.rows, *rows):
+    stored = () if grouping and grouping.tiles else rows  # results of tiles are in memory, and many
+    for loop in (nest.reductions[-1], *nest.rows, *stored):
         sch.unroll(loop)
     start = sch.decompose_reduction(block, nest.reductions[0])
     by = "RegisterTiling"
@@ -199,16 +200,21 @@ def pack_groups(
         for load in loads(node):
             if load.buffer is not region.buffer or (streamed and n == streamed[0]):
                 continue
-            blocks = {grouping.step: grouping.size}
-            if grouping.rows > FEW_ROWS and grouping.row is not None:
-                blocks = {grouping.row: grouping.rows, **blocks}
-            elif stride(load, grouping.step) == 1:
+            if stride(load, grouping.step) == 1 and (not grouping.tiles or is_regular(load, grouping.row)):
                 continue
+            blocks = {grouping.step: grouping.size}
+            if grouping.tiles and grouping.row is not None:
+                blocks = {grouping.row: grouping.rows, **blocks}
             copy = sch.cache_read(block, n, "global")
             sch.transform_layout(copy, 0, "write", in_blocks(load.indices, blocks))
             schedule_stage(sch, copy, target)
             copies.append(copy)
     return copies
+
+
+def is_regular(load: ir.Load, row: ir.Var | None) -> bool:
+    """Whether rows are a constant distance apart."""
+    return row is not None and stride(load, row) is not None
 
 
 def in_blocks(indices: Sequence[ir.Expr], blocks: dict[ir.Var, int]) -> tuple[str, ...]:

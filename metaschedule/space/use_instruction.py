@@ -38,8 +38,10 @@ from .block_predicates import (
     mentions,
     stride,
 )
-from .register_tiling import FEW_ROWS, Grouping, group_size, tile
+from .register_tiling import Grouping, group_size, tile
 from .stage import schedule_stage
+
+ROWS_OF_A_TILE = 2  # a tile takes as long as so many rows more than it has
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,14 @@ class UseInstruction:
         if along is None or not is_reduction(node) or not has_plain_loops(sch, block):
             return [sch]
         fits = [fit for fit in find_fits(node, target) if not self.only or fit.known.name in self.only]
+        found: dict[bool, list[Schedule]] = {}  # by the best that fits on tiles, and the best on vectors
         for fit in sorted(fits, key=lambda fit: fit.rank):
-            made: list[Schedule] = []
-            for pack in self.packs:
-                made += attempt(sch, fit.use, block, along, pack, target)
-            if made:
-                return [*made, sch]  # the best instruction that fits
-        return [sch]
+            if fit.known.tiles not in found:
+                made = [
+                    new for pack in self.packs for new in attempt(sch, fit.use, block, along, pack, target)
+                ]
+                found |= {fit.known.tiles: made} if made else {}
+        return [*[new for made in found.values() for new in made], sch]
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ class Fit:
         node: ir.Block = sch.get(block)
         step, row = self.step(node), self.row(node, along)
         rows, columns = [loop.fixed_extent or 1 for loop in self.lanes] if row is not None else (1, 1)
+        if self.known.tiles:
+            rows = choose_rows(next(extent(it) or 1 for it in node.iters if it.var is row), rows)
         multiples: dict[ir.Var | None, int] = {step: self.size, row: rows, along: columns}
         padding = [multiples.get(it.var, 1) for it in node.iters]
         wasted = [it for it in node.iters if 2 * (extent(it) or 1) <= multiples.get(it.var, 1)]
@@ -167,9 +172,11 @@ class Fit:
                 sch.compute_inline(copy)
             else:
                 stage(sch, copy, target)
-        registers = target.matrix_registers if rows > FEW_ROWS else target.vector_registers
-        width = self.known.lanes // rows
-        grouping = Grouping(self.intrinsic.name, step, self.size, width, self.run(), registers, row, rows)
+        registers = target.matrix_registers if self.known.tiles else target.vector_registers
+        width = columns if row is not None else self.known.lanes
+        grouping = Grouping(
+            self.intrinsic.name, step, self.size, width, self.run(), registers, row, rows, self.known.tiles
+        )
         tile(sch, block, along, pack, True, target, grouping=grouping)
 
     def again(self, sch: Schedule, block: BlockRV) -> Operands:
@@ -206,6 +213,17 @@ def match_intrinsic(intrinsic: Intrinsic, value: object) -> Iterator[Operands]:
     (described,) = intrinsic.stores
     for found in match_operands(described.value, value, {}, is_convertible):  # pyright: ignore
         yield {b: load for b, load in found.items() if b is not described.buffer}
+
+
+def choose_rows(extent: int, most: int) -> int:
+    """Rows of a tile, such that few of all tiles are padding: a tile takes time by its rows, and some more.
+
+    >>> choose_rows(128, 16), choose_rows(56, 16), choose_rows(17, 16), choose_rows(109, 16)
+    (16, 14, 9, 16)
+    """
+    if extent < 2:
+        raise ScheduleError("a single row is a vector")
+    return min(range(most, 0, -1), key=lambda rows: -(-extent // rows) * (rows + ROWS_OF_A_TILE))
 
 
 def offset_between(have: str, want: str) -> int:

@@ -7,6 +7,7 @@ that LLVM did not find.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from functools import cache
@@ -46,12 +47,24 @@ def native() -> Target:
 
 @cache
 def host_features() -> tuple[str, ...]:
-    """LLVM's features of this CPU, each with its sign; empty where LLVM cannot tell."""
+    """LLVM's features of this CPU, each with its sign; empty where LLVM cannot tell. Those of AMX are had by
+    processes that may use them."""
     try:
         flat = llvm.get_host_cpu_features().flatten()
     except RuntimeError:
         return ()
-    return tuple(sorted(flat.split(","))) if flat else ()
+    features = tuple(sorted(flat.split(","))) if flat else ()
+    if "+amx-tile" in features and not ask_for_tiles():
+        return tuple([f.replace("+amx-", "-amx-") for f in features])
+    return features
+
+
+@cache
+def ask_for_tiles() -> bool:
+    """Whether this process may use tiles. Linux gives them to those who ask, for their threads and forks:
+    arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA). Without, their first use is an illegal instruction."""
+    libc = ctypes.CDLL(None)
+    return hasattr(libc, "syscall") and libc.syscall(158, 0x1023, 18) == 0
 
 
 @check_arguments

@@ -18,6 +18,7 @@ from metaschedule.schedule import Trace
 from metaschedule.target import missing_features, resolve
 from tests.schedule.emulator import run_emulated
 
+SIGNED = ("int8", "int8", "int32")
 EXTENTS = st.sampled_from([1, 2, 3, 4, 7, 8, 13, 16, 17, 31, 33])
 TARGETS = (
     "x86-64-v4,+avx512vnni,+avx512bf16,cores=2",
@@ -153,26 +154,71 @@ AMX = f"{TARGETS[0]},+amx-tile,+amx-int8,+amx-bf16"
 
 
 @pytest.mark.parametrize(
-    ("types", "name"),
+    ("types", "names"),
     [
-        (("uint8", "int8", "int32"), "x86.tdpbusd"),
-        (("int8", "int8", "int32"), "x86.tdpbssd"),
-        (("bfloat16", "bfloat16", "float32"), "x86.tdpbf16ps"),
+        (("uint8", "int8", "int32"), {"x86.tdpbusd", "x86.vpdpbusd.512"}),
+        (("int8", "int8", "int32"), {"x86.tdpbssd", "x86.vpdpbusd.512"}),
+        (("bfloat16", "bfloat16", "float32"), {"x86.tdpbf16ps", "x86.vdpbf16ps.512"}),
     ],
 )
-def test_tiles_of_amx_hold_the_accumulators(types: tuple[str, str, str], name: str) -> None:
-    """Rows, columns and depth that no tile divides; the kernel configures tiles and multiplies them."""
-    program = einsum(17, 20, 70, 1, types, (False, False), True)
-    assert assert_exact(program, AMX, draws=1) == {name}
-    sch = with_instruction(program, AMX)[0].apply(program, rng=0)
-    assembly = ms.build(sch, target=AMX).source("asm")
-    assert all(word in assembly for word in ("ldtilecfg", "tileloadd", name.removeprefix("x86.")))
+def test_products_on_tiles_are_exact(types: tuple[str, str, str], names: set[str]) -> None:
+    """Rows, columns and depth that no tile divides, batched and transposed; vectors are offered beside."""
+    for n, m, k, swapped in ((17, 20, 70, (False, False)), (40, 33, 130, (True, True))):
+        assert assert_exact(einsum(n, m, k, 2, types, swapped, True), AMX) == names
 
 
-@pytest.mark.parametrize("rows", [1, 7])
-def test_tiles_of_amx_are_left_alone_where_they_would_be_padding(rows: int) -> None:
-    program = einsum(rows, 32, 64, 1, ("uint8", "int8", "int32"), (False, False), False)
+@pytest.mark.parametrize(("n", "m", "k"), [(1, 32, 64), (16, 8, 64), (16, 32, 30)])
+def test_tiles_are_left_alone_where_they_would_be_padding(n: int, m: int, k: int) -> None:
+    program = einsum(n, m, k, 1, ("uint8", "int8", "int32"), (False, False), False)
     assert assert_exact(program, AMX, draws=1) == {"x86.vpdpbusd.512"}
+
+
+def tiled(program: Program, size: list[int]) -> str:
+    """The assembly of a candidate with so many tiles of rows and of columns in registers."""
+    trace = with_instruction(program, AMX)[0]
+    place = next(n for n, d in trace.decisions.items() if len(d) == 2)  # the register tile is drawn first
+    return ms.build(trace.apply(program, decisions={place: size}, rng=0), target=AMX).source("asm")
+
+
+def test_results_stay_in_tiles() -> None:
+    """From zero to the end of the reduction; operands are read where they are, twice for two products each,
+    and the shapes of tiles are configured once."""
+    lines = tiled(einsum(64, 64, 512, 1, SIGNED, (False, False), False), [2, 2]).splitlines()
+    words = [line.split()[0] for line in lines if line.strip().startswith(("tdp", "tile", "ldtile"))]
+    assert [words.count(word) for word in ("ldtilecfg", "tilerelease", "tilezero")] == [1, 1, 4]
+    assert words.count("tileloadd") == words.count("tdpbssd") > 0
+    assert words.count("tilestored") == 4
+    stored = [n for n, word in enumerate(words) if word == "tilestored"]
+    assert not any(word.startswith("t") and word != "tilestored" for word in words[stored[0] : stored[-1]])
+
+
+def test_tiles_have_as_many_rows_as_divide_the_extent() -> None:
+    """56 rows are four times 14: no row is padding."""
+    program = einsum(56, 64, 64, 1, SIGNED, (False, False), False)
+    assert "A_pad" not in str(with_instruction(program, AMX)[0].apply(program, rng=0).program)
+    assert assert_exact(program, AMX)
+
+
+def test_what_does_not_fit_tiles_is_computed() -> None:
+    """Lanes of a quarter of a tile, whose rows are no constant distance apart."""
+    program = ms.parse(
+        """
+def odd(A: T.Tensor((16, 64), "int8"), R: T.Tensor((4,), "int64"), B: T.Tensor((16, 16, 4), "int8"),
+        C: T.Tensor((4, 16), "int32"), D: T.Output((4, 16), "int32")):
+    for v in T.vectorized(64):
+        D[v // 16, v % 16] = T.instruction("x86.tdpbssd", C[v // 16, v % 16], ARGUMENTS)
+""".replace("ARGUMENTS", ", ".join(
+            [f"A[R[v // 16], {k}]" for k in range(64)]
+            + [f"B[{k // 4}, v % 16, {k % 4}]" for k in range(64)]
+        ))
+    )  # fmt: skip
+    kernel = ms.build(ms.Schedule(program), target=AMX)
+    assert "tdpbssd" not in kernel.source("asm")
+    rng = np.random.default_rng(0)
+    args = [numbers(b, rng) for b in program.inputs]
+    args[1] = np.array([3, 0, 15, 2])
+    if not missing_features(resolve(AMX)):
+        np.testing.assert_array_equal(kernel(*args), ms.interpret(program, *args))
 
 
 ARM = [

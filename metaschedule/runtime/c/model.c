@@ -247,7 +247,8 @@ static bool has_features(void) {
     (void)has_bit;
 #endif
 #if USES_TILES
-    syscall(158, 0x1023, 18); /* arch_prctl(ARCH_REQ_XCOMP_PERM): Linux gives tiles to those who ask */
+    /* arch_prctl(ARCH_REQ_XCOMP_PERM): Linux gives tiles to those who ask */
+    if (syscall(158, 0x1023, 18)) return false;
 #endif
     return HAS_FEATURES;
 }
