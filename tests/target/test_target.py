@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from metaschedule.target import KNOWN, Target, missing_features, native, resolve
+from metaschedule.target import KNOWN, Target, detect, missing_features, native, resolve
 from metaschedule.target.detect import caches, cores, cpu_quota, vectors
 
 
@@ -25,6 +25,18 @@ def test_native_describes_this_machine() -> None:
     assert target.l1 <= target.l2 <= target.l3
     assert target.line >= 16
     assert missing_features(target) == []
+
+
+def test_tiles_that_the_system_does_not_give_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Features:
+        def flatten(self) -> str:
+            return "+amx-int8,+amx-tile,+avx2,-sse4a"
+
+    monkeypatch.setattr(detect.llvm, "get_host_cpu_features", Features)
+    for given, sign in ((True, "+"), (False, "-")):
+        monkeypatch.setattr(detect, "ask_for_tiles", lambda given=given: given)
+        features = detect.host_features.__wrapped__()
+        assert features == (f"{sign}amx-int8", f"{sign}amx-tile", "+avx2", "-sse4a")
 
 
 def test_the_environment_says_what_native_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -365,22 +364,29 @@ class TileEmitter(ExpressionEmitter):
         if not isinstance(inner, ir.Store) or not is_plain_zero(inner.value):
             return False
         tiles = list(nest.accumulators.values())
-        if any(not a.certain or a.end.terms or a.result.first.buffer is not inner.buffer for a in tiles):
+        if any(not a.certain or a.result.first.buffer is not inner.buffer for a in tiles):
             return False
         extents = [loop.fixed_extent or 0 for loop in loops]
         if math.prod(extents) > MOST_ZEROS:
             return False
         grid = np.indices(extents).reshape(len(loops), -1)
-        values = {v: at.const for v, at in self.env.items() if at.is_constant}
-        values |= {loop.var: at for loop, at in zip(loops, grid, strict=True)}
+        values = {loop.var: at for loop, at in zip(loops, grid, strict=True)}
+        known = {v: at.const for v, at in self.env.items() if at.is_constant}
         try:
-            written = np.broadcast_to(offset_of(inner, values), grid.shape[1:])
-            holds = np.all([np.broadcast_to(value_of(test, values), written.shape) for test in tests], axis=0)
+            moved = distance_moved(inner, values)
+            holds = [np.broadcast_to(value_of(test, known | values), moved.shape) for test in tests]
         except ValueError:
             return False
-        zeros = np.unique(written[np.broadcast_to(holds, written.shape)])
-        wanted = np.concatenate([a.result.elements(a.end.const) for a in tiles])
-        return np.array_equal(zeros, np.unique(wanted))
+        saved = dict(self.env), self.domain
+        for loop in loops:
+            self.domain = inside(self.domain, loop)
+            self.env[loop.var] = Affine(0)
+        start = self.address(inner.buffer, inner.indices)
+        self.env, self.domain = saved
+        if any(a.end.terms != start.terms for a in tiles):
+            return False
+        zeros = start.const + moved[np.all([np.ones(moved.shape, dtype=bool), *holds], axis=0)]
+        return np.array_equal(np.unique(zeros), np.unique([a.result.elements(a.end.const) for a in tiles]))
 
     def finish(self) -> None:
         """The end of the function."""
@@ -468,10 +474,15 @@ def decide(test: ir.Expr, values: dict[ir.Var, int]) -> bool | None:
         return None
 
 
-def offset_of(access: ir.Store, values: dict[ir.Var, Any]) -> Any:
-    """The place of an access, for arrays of values of all its variables."""
-    steps = zip(access.indices, access.buffer.strides, strict=True)
-    return access.buffer.offset + sum(value_of(index, values) * step for index, step in steps)
+def distance_moved(access: ir.Store, values: dict[ir.Var, np.ndarray]) -> np.ndarray:
+    """How many elements an access is from where some variables are 0, for arrays of their values."""
+    total = np.zeros(np.broadcast_shapes((), *[at.shape for at in values.values()]), dtype=np.int64)
+    zeros = dict.fromkeys(values, 0)
+    for index, step in zip(access.indices, access.buffer.strides, strict=True):
+        for term, factor in form_of(index).terms:
+            if any(uses(term, v) for v in values):
+                total = total + factor * step * (value_of(term, values) - value_of(term, zeros))
+    return total
 
 
 def key_of(layout: Layout, at: Affine) -> Hashable:
