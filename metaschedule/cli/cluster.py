@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Table
 
 from .. import __version__
@@ -35,8 +36,8 @@ def status(
     if as_json:
         print(json.dumps([as_data(node) for node in nodes]))
         return
-    titles = ("node", "kind", "version", "builders", "runner", "program", "trials", "a minute", "disturbed")
-    table = Table(*titles)
+    titles = ("node", "kind", "version", "builders", "runner", "program", "trials", "/ min", "disturbed")
+    table = Table(*titles, box=box.SIMPLE, padding=0)  # borders alone would take a third of 80 columns
     for node in nodes:
         for row in rows_of(node):
             table.add_row(*row)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 
 from metaschedule.report import gpu_doctor
 from metaschedule.runtime.gpu.device import DeviceError
-from metaschedule.target import NoDevice, resolve
+from metaschedule.target import detect_gpu, opencl_devices, resolve
 from tests.codegen.gpu.schedules import opencl
 
 
-def test_what_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_device(_: str) -> None:
-        raise NoDevice("there is none")
-
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def no_compiler() -> None:
         raise DeviceError("NVIDIA's compiler NVRTC is not installed: pip install ...")
 
-    monkeypatch.setattr(gpu_doctor, "resolve", no_device)
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    monkeypatch.setattr(detect_gpu, "load_driver", lambda: None)
     monkeypatch.setattr(gpu_doctor, "load_nvrtc", no_compiler)
+    found = (opencl_devices.find_opencl, detect_gpu.detect_cuda, detect_gpu.detect_opencl)
+    for cached in found:
+        cached.cache_clear()
+    yield
+    for cached in found:
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_what_is_missing_says_what_to_install() -> None:
     findings = {finding.name: finding for finding in gpu_doctor.examine_gpus()}
     assert [finding.ok for finding in findings.values()] == [None, None, None]
     assert "pip install" in findings["nvrtc"].text
