@@ -1,12 +1,12 @@
 """The dashboard at its limits: a huge database, a live run, and what an open page costs the tuner.
 
-python benchmarks/dashboard.py [--records 100000] [--trials 64] [--rounds 2] [--parts first,live]
+python benchmarks/dashboard.py [--records 100000] [--trials 64] [--rounds 8] [--parts first,live]
 
 | part | figure |
 |---|---|
 | `first` | seconds from the address to the list of runs, and to the largest run; memory of the page |
 | `live` | seconds from the commit of a trial to its dot on an open page |
-| `beside` | seconds of `ms.tune(GMM)` without and with an open page, by turns |
+| `beside` | seconds of `ms.tune(GMM)` without and with an open page, by turns; CPU time of server and browser |
 | `report` | bytes of a report on 1,000 trials |
 
 It needs Debian's chromium and `pip install "metaschedule[dashboard]" playwright`.
@@ -15,6 +15,8 @@ It needs Debian's chromium and `pip install "metaschedule[dashboard]" playwright
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import re
 import shutil
 import signal
@@ -85,7 +87,8 @@ def with_time(record: Record, begin: float, size: int) -> Record:
 
 
 @contextmanager
-def serve(path: Path) -> Iterator[str]:
+def serve(path: Path) -> Iterator[tuple[str, int]]:
+    """Its address and its process."""
     command = [
         sys.executable,
         "-u",
@@ -100,7 +103,7 @@ def serve(path: Path) -> Iterator[str]:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
-        yield re.findall(r"http://\S+", server.stdout.readline())[0]
+        yield re.findall(r"http://\S+", server.stdout.readline())[0], server.pid
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(20)
@@ -144,7 +147,7 @@ def measure_first(directory: Path, count: int) -> None:
     path = directory / "huge.db"
     run = fill(path, count)
     print(f"{count} records, {path.stat().st_size / 1e6:.0f} MB")
-    with serve(path) as address, open_browser() as browser:
+    with serve(path) as (address, _), open_browser() as browser:
         for name, place, drawn in (
             ("runs", "", "document.querySelectorAll('main table tbody tr').length > 5"),
             ("a run", f"#/run/{run}", f"{DOTS} > 100"),
@@ -161,7 +164,7 @@ def measure_live(directory: Path) -> None:
     path = directory / "live.db"
     run = fill(path, 200, 2)
     waits: list[float] = []
-    with serve(path) as address, open_browser() as browser:
+    with serve(path) as (address, _), open_browser() as browser:
         page = browser.new_page()
         page.goto(f"{address}#/run/{run}")
         wait_until(page, f"{DOTS} > 10")
@@ -181,25 +184,48 @@ def measure_live(directory: Path) -> None:
 
 
 def measure_beside(directory: Path, trials: int, rounds: int) -> None:
-    seconds: dict[str, list[float]] = {"without": [], "with": []}
+    """Pairs of one seed, the order changing by turns. One run differs from the next by some percent, because
+    it is led by what it measures: hence the mean over pairs with its standard error, and beside it the CPU time
+    that the page takes from a tuner that needs all cores, which is nearly free of noise."""
+    ratios: list[float] = []
+    shares: list[float] = []
     time_tuning(directory / "warm.db", trials, 0, None)
     for n in range(rounds):
+        seconds: dict[str, float] = {}
         for kind in ("without", "with") if n % 2 == 0 else ("with", "without"):
             path = directory / f"{kind}{n}.db"
             ms.database.open(path).close()
-            if kind == "with":
-                with serve(path) as address, open_browser() as browser:
-                    page = browser.new_page()
-                    page.goto(address)
-                    page.wait_for_selector("h1")
-                    seconds[kind].append(time_tuning(path, trials, n, page))
-            else:
-                seconds[kind].append(time_tuning(path, trials, n, None))
-    without, beside = (statistics.median(seconds[kind]) for kind in ("without", "with"))
-    print("; ".join(f"{kind}: {' '.join(f'{s:.1f}' for s in each)} s" for kind, each in seconds.items()))
+            if kind == "without":
+                seconds[kind] = time_tuning(path, trials, n, None)
+                continue
+            with serve(path) as (address, server), open_browser() as browser:
+                page = browser.new_page()
+                page.goto(address)
+                page.wait_for_selector("h1")
+                before = cpu_seconds(browser, server)
+                seconds[kind] = time_tuning(path, trials, n, page)
+                used = [
+                    after - known for after, known in zip(cpu_seconds(browser, server), before, strict=True)
+                ]
+                shares.append(sum(used) / (seconds[kind] * (os.cpu_count() or 1)))
+        ratios.append(seconds["with"] / seconds["without"] - 1)
+        print(
+            f"without {seconds['without']:.2f} s, with a page {seconds['with']:.2f} s: {ratios[-1]:+.1%}; "
+            f"CPU time of the server {used[0]:.2f} s, of the browser {used[1]:.2f} s",
+            flush=True,
+        )
+    error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else math.nan
     print(
-        f"{trials} trials: {without:.1f} s without, {beside:.1f} s with a page: {beside / without - 1:+.1%}"
+        f"{trials} trials beside a page: {statistics.mean(ratios):+.1%} +- {error:.1%} (median "
+        f"{statistics.median(ratios):+.1%}); server and browser take {statistics.mean(shares):.1%} of the cores"
     )
+
+
+def cpu_seconds(browser: Any, server: int) -> tuple[float, float]:
+    """Of the page's server, and of all processes of the browser."""
+    user, system = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[11:13]
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK"), sum(p["cpuTime"] for p in processes)
 
 
 def time_tuning(path: Path, trials: int, seed: int, page: Any) -> float:
@@ -232,7 +258,7 @@ def main() -> None:
     )
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--parts", default="first,live,report,beside")
     options = parser.parse_args()
     parts = options.parts.split(",")

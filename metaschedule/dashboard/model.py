@@ -18,6 +18,8 @@ def describe_model(db: Database, call: str) -> dict[str, Any]:
     workloads = {w.hash: w for w in db.workloads()}
     kernels = [describe_kernel(db, run, workloads[run.workload]) for run in runs]
     kernels.sort(key=lambda k: -(k["after"] or k["before"] or 0.0))
+    # known both before and after, so that the two sums compare
+    compared = [k for k in kernels if k["before"] is not None and k["after"] is not None]
     return {
         "call": call,
         "label": runs[0].label,
@@ -27,8 +29,9 @@ def describe_model(db: Database, call: str) -> dict[str, Any]:
         "updated": max(run.updated for run in runs),
         "running": any(is_running(run) for run in runs),
         "kernels": kernels,
-        "before": total(kernels, "before"),
-        "after": total(kernels, "after"),
+        "compared": len(compared),
+        "before": total(compared, "before"),
+        "after": total(compared, "after"),
         "eager": runs[0].details.get("eager", []),
     }
 
@@ -61,6 +64,4 @@ def describe_kernel(db: Database, run: TuningRun, workload: Any) -> dict[str, An
 
 
 def total(kernels: list[dict[str, Any]], what: str) -> float | None:
-    """Of those that are known both before and after, so that the two sums compare."""
-    known = [k[what] for k in kernels if k["before"] is not None and k["after"] is not None]
-    return sum(known) if known else None
+    return sum(k[what] for k in kernels) if kernels else None

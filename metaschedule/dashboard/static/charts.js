@@ -1,9 +1,10 @@
 // Plots. Each is a figure with a caption and the same numbers as a table, for those who cannot see it.
-import { h, table, time, number } from "./text.js";
+import { h, table, time, number, percent } from "./text.js";
 
 const PALETTE = ["#3b6fb6", "#d98032", "#3f8f5f", "#8d6bb8", "#b8504b", "#2f97a5", "#a07a2c", "#c2649a", "#6b7785", "#5f8f1f"];
 const HEIGHT = 320; // pixels
 const SPREAD = 1.5; // times what most candidates take: where the scale of latencies ends
+const SMALL = 0.1; // of a model's time: a tile that has room for a number only
 const live = new Set();
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -18,6 +19,19 @@ function layout(extra = {}) {
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
     xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest,
   };
+}
+
+// A logarithmic axis over these values. Where they span less than some octaves Plotly's own marks are even;
+// over more it writes bare digits between the powers of ten, which nobody can read.
+function logarithmic(title, values) {
+  const known = values.filter((v) => v > 0), low = Math.min(...known), high = Math.max(...known);
+  const axis = { title: { text: title }, type: "log" };
+  if (!(high > 6 * low)) return axis;
+  const steps = high > 1000 * low ? [1] : [1, 2, 5], marks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+    marks.push(...steps.map((step) => Number(`${step}e${power}`)));
+  }
+  return { ...axis, tickvals: marks, ticktext: marks.map(number) };
 }
 
 // `make` gives [traces, layout]; it is called again when the theme changes
@@ -73,7 +87,7 @@ export function course(run, by, onpick) {
     };
     return [[...dots, line], {
       xaxis: { title: { text: label }, rangemode: by === "trial" ? "normal" : "tozero" },
-      yaxis: { title: { text: "µs" }, type: "log" },
+      yaxis: logarithmic("µs", [...known.map((l) => Math.min(top, l)), us(run.untuned)]),
       shapes: run.untuned ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: us(run.untuned), y1: us(run.untuned), line: { dash: "dot", color: css("--dim") } }] : [],
     }];
   };
@@ -96,27 +110,30 @@ export function phases(seconds) {
   return figure("Where time went", "Seconds in each phase.", make, [["phase", ">seconds"], names.map((n) => [n, seconds[n].toFixed(1)])]);
 }
 
-export function kernels(model) {
+export function kernels(model, onpick) {
   const rows = model.kernels.filter((k) => k.after !== null).slice(0, 40);
   const title = (k, n) => `${n + 1} ${k.program.length > 28 ? `${k.program.slice(0, 27)}…` : k.program}`; // a phone has room for no more
   const make = () => [[
     { name: "untuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * (k.before ?? 0)), marker: { color: css("--faint") } },
-    { name: "tuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * k.after), marker: { color: PALETTE[0] } },
+    { name: "tuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * k.after), marker: { color: css("--plot") } },
   ], { height: 110 + 34 * rows.length, barmode: "group", yaxis: { autorange: "reversed", ticksuffix: " ", tickfont: { size: 11 } }, xaxis: { title: { text: "µs in the model" } }, margin: { l: 60, r: 12, t: 6, b: 40 } }];
   return figure("Kernels by time in the model", "What each kernel takes in the model, before and after tuning.", make,
-    [["kernel", ">before", ">after"], rows.map((k) => [k.program, time(k.before), time(k.after)])]);
+    [["kernel", ">before", ">after"], rows.map((k) => [k.program, time(k.before), time(k.after)])], (point) => onpick(rows[point.pointNumber]));
 }
 
 // a name in lines of some 14 letters, broken where its words end
 const fold = (name) => name.replace(/(.{10,}?)_/g, "$1_<br>");
 
-export function treemap(model) {
+export function treemap(model, onpick) {
   const rows = model.kernels.filter((k) => k.after);
+  const all = rows.reduce((sum, k) => sum + k.after, 0);
+  const title = (k, n) => (k.after < SMALL * all ? String(n + 1) : `${n + 1} ${fold(k.program)}<br>${time(k.after)}`);
   const make = () => [[{
-    type: "treemap", labels: rows.map((k, n) => `${n + 1} ${fold(k.program)}`), parents: rows.map(() => ""), values: rows.map((k) => 1e6 * k.after),
-    text: rows.map((k) => time(k.after)), textinfo: "label+text", hoverinfo: "label+text", marker: { colors: rows.map((_, n) => PALETTE[n % PALETTE.length]) },
+    type: "treemap", ids: rows.map((k) => k.run), labels: rows.map(title), parents: rows.map(() => ""), values: rows.map((k) => 1e6 * k.after),
+    textinfo: "label", textfont: { color: "#ffffff" }, hovertext: rows.map((k) => `${k.program}: ${time(k.after)}, ${percent(k.after / all)}`), hoverinfo: "text",
+    marker: { colors: rows.map(() => PALETTE[0]), line: { width: 2, color: css("--card") } },
   }], { height: 300, margin: { l: 0, r: 0, t: 0, b: 0 }, uniformtext: { minsize: 9, mode: "hide" } }];
-  return figure("The model's time", "Areas are the time that each kernel takes in the model now.", make, null);
+  return figure("The model's time", "Areas are the time that each kernel takes in the model now; numbers as beside.", make, null, (point) => onpick(rows[point.pointNumber]));
 }
 
 // Parallel coordinates: every column has its own scale. Drawn as plain lines, because Plotly's own parallel
@@ -129,7 +146,7 @@ export function parallel(decisions) {
   const at = (n, value) => (spans[n][1] > spans[n][0] ? (value - spans[n][0]) / (spans[n][1] - spans[n][0]) : 0.5);
   const make = () => [decisions.uids.map((_, row) => ({
     name: time(decisions.latency[row]), mode: "lines+markers", type: "scatter", x: labels, y: columns.map((values, n) => at(n, values[row])),
-    line: { color: row === 0 ? css("--accent") : PALETTE[0], width: row === 0 ? 3 : 1.2 }, opacity: row === 0 ? 1 : 0.55,
+    line: { color: row === 0 ? css("--accent") : css("--plot"), width: row === 0 ? 3 : 1.2 }, opacity: row === 0 ? 1 : 0.55,
     text: columns.map((values, n) => `${labels[n]}: ${n < names.length ? values[row] : `${values[row].toPrecision(3)} µs`}`), hoverinfo: "text",
   })), {
     height: 380, showlegend: false, margin: { l: 20, r: 20, t: 26, b: 120 },
@@ -143,8 +160,10 @@ export function parallel(decisions) {
 
 export function predictions(p) {
   const make = () => [[{
-    type: "scatter", mode: "markers", x: p.predicted.map((v) => 1e6 * v), y: p.measured.map((v) => 1e6 * v), marker: { color: PALETTE[0], size: 6, opacity: 0.7 }, hoverinfo: "x+y",
-  }], { xaxis: { title: { text: "predicted µs" }, type: "log" }, yaxis: { title: { text: "measured µs" }, type: "log" }, showlegend: false }];
+    type: "scatter", mode: "markers", x: p.predicted.map((v) => 1e6 * v), y: p.measured.map((v) => 1e6 * v), marker: { color: css("--plot"), size: 6, opacity: 0.7 }, hoverinfo: "x+y",
+  }], {
+    xaxis: logarithmic("predicted µs", p.predicted.map((v) => 1e6 * v)), yaxis: logarithmic("measured µs", p.measured.map((v) => 1e6 * v)), showlegend: false,
+  }];
   const said = p.correlation === null ? "" : ` Rank correlation ${p.correlation.toFixed(2)}: ${p.correlation > 0.8 ? "the model orders candidates well" : p.correlation > 0.4 ? "the model helps" : "the model is little better than chance"}.`;
   return figure("Predicted against measured", `What the cost model said before the trial, and what came out.${said}`, make,
     [[">predicted", ">measured"], p.predicted.slice(0, 50).map((v, n) => [time(v), time(p.measured[n])])]);
@@ -153,7 +172,7 @@ export function predictions(p) {
 export function courses(sides, name) {
   const make = () => [sides.map((side, n) => ({
     name: name(side), mode: "lines+markers", x: side.course.trial, y: side.course.latency.map((l) => 1e6 * l), line: { shape: "hv", color: PALETTE[n] },
-  })), { xaxis: { title: { text: "trial" } }, yaxis: { title: { text: "µs" }, type: "log" } }];
+  })), { xaxis: { title: { text: "trial" } }, yaxis: logarithmic("µs", sides.flatMap((side) => side.course.latency.map((l) => 1e6 * l))) }];
   return figure("Best so far", "The best latency over trials, of both.", make,
     [["", ">trial", ">best"], sides.flatMap((side) => side.course.latency.map((l, n) => [name(side), number(side.course.trial[n]), time(l)]))]);
 }

@@ -76,21 +76,23 @@ export function run(data, { others }) {
 }
 
 export function model(data) {
+  const pick = (k) => { location.hash = (k.latency === null ? address("run", k.run) : address("kernel", k.workload, k.target)).slice(1); };
+  const all = data.kernels.length, of = data.compared < all ? ` (${number(data.compared)} of ${number(all)} kernels)` : "";
   return [
     h("h1", {}, `${data.label || "Programs tuned together"}`),
     cards([
-      ["kernels", number(data.kernels.length)], ["before", time(data.before)], ["after", time(data.after)],
+      ["kernels", number(data.kernels.length)], [`before${of}`, time(data.before)], [`after${of}`, time(data.after)],
       ["speedup", data.before && data.after ? times(data.before / data.after) : "–", "good"],
       ["state", data.running ? h("span", { class: "live" }, "running") : "done"],
     ]),
-    h("div", { class: "columns" }, section("Time in the model", charts.kernels(data)), section("Shares", charts.treemap(data))),
+    h("div", { class: "columns" }, section("Time in the model", charts.kernels(data, pick)), section("Shares", charts.treemap(data, pick))),
     section("Kernels", table("Kernels", ["kernel", ">calls", ">untuned", ">tuned", ">in the model", ">speedup", ">left to gain", ">of the peak, or GB/s", ">trials", ""], data.kernels.map((k) => [
       k.latency === null ? k.program : link(k.program, "kernel", k.workload, k.target), number(k.weight), time(k.untuned), time(k.latency), time(k.after),
       k.untuned && k.latency ? times(k.untuned / k.latency) : "–", k.may_win === 0 ? "none" : time(k.may_win), speed(k), number(k.trials),
       link("run", "run", k.run),
     ]))),
     section("What runs in eager", data.eager.length ? table("Nodes in eager", ["node", "why", ">times"], data.eager.map(([node, why, n]) => [node, why, number(n)]))
-      : h("p", { class: "dim" }, "Nothing, or it was not recorded.")),
+      : h("p", { class: "dim" }, "None recorded.")),
   ];
 }
 
@@ -160,7 +162,7 @@ export function space(data) {
           d.values.map(([value, drawn, best]) => [value, number(drawn), time(best)]))))))),
     ),
     section("Refused", data.refused.length ? table("Refused candidates", ["reason", ">times"], data.refused.map(([why, n]) => [why, number(n)]))
-      : h("p", { class: "dim" }, "Nothing, or it was not recorded.")),
+      : h("p", { class: "dim" }, "None recorded.")),
     spacesForm(data),
   ];
 }
