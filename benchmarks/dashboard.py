@@ -6,7 +6,7 @@ python benchmarks/dashboard.py [--records 100000] [--trials 64] [--rounds 8] [--
 |---|---|
 | `first` | seconds from the address to the list of runs, and to the largest run; memory of the page |
 | `live` | seconds from the commit of a trial to its dot on an open page |
-| `beside` | seconds of `ms.tune(GMM)` without and with an open page, by turns; CPU time of server and browser |
+| `beside` | seconds of `ms.tune(GMM)` without and with an open page, by turns; their CPU time |
 | `report` | bytes of a report on 1,000 trials |
 
 It needs Debian's chromium and `pip install "metaschedule[dashboard]" playwright`.
@@ -185,8 +185,8 @@ def measure_live(directory: Path) -> None:
 
 def measure_beside(directory: Path, trials: int, rounds: int) -> None:
     """Pairs of one seed, the order changing by turns. One run differs from the next by some percent, because
-    it is led by what it measures: hence the mean over pairs with its standard error, and beside it the CPU time
-    that the page takes from a tuner that needs all cores, which is nearly free of noise."""
+    it is led by what it measures: hence the mean over pairs with its standard error, and beside it the CPU
+    time that the page takes from a tuner that needs all cores, which is nearly free of noise."""
     ratios: list[float] = []
     shares: list[float] = []
     time_tuning(directory / "warm.db", trials, 0, None)
@@ -210,14 +210,13 @@ def measure_beside(directory: Path, trials: int, rounds: int) -> None:
                 shares.append(sum(used) / (seconds[kind] * (os.cpu_count() or 1)))
         ratios.append(seconds["with"] / seconds["without"] - 1)
         print(
-            f"without {seconds['without']:.2f} s, with a page {seconds['with']:.2f} s: {ratios[-1]:+.1%}; "
-            f"CPU time of the server {used[0]:.2f} s, of the browser {used[1]:.2f} s",
+            f"without {seconds['without']:.2f} s, with a page {seconds['with']:.2f} s: {ratios[-1]:+.1%}",
             flush=True,
         )
     error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else math.nan
     print(
-        f"{trials} trials beside a page: {statistics.mean(ratios):+.1%} +- {error:.1%} (median "
-        f"{statistics.median(ratios):+.1%}); server and browser take {statistics.mean(shares):.1%} of the cores"
+        f"{trials} trials beside a page: {statistics.mean(ratios):+.1%} +- {error:.1%} (median {statistics.median(ratios):+.1%}); "
+        f"server and browser take {statistics.mean(shares):.1%} of the cores"
     )
 
 
