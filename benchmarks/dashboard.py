@@ -214,9 +214,10 @@ def measure_beside(directory: Path, trials: int, rounds: int) -> None:
             flush=True,
         )
     error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else math.nan
+    mean, middle, share = statistics.mean(ratios), statistics.median(ratios), statistics.mean(shares)
     print(
-        f"{trials} trials beside a page: {statistics.mean(ratios):+.1%} +- {error:.1%} (median {statistics.median(ratios):+.1%}); "
-        f"server and browser take {statistics.mean(shares):.1%} of the cores"
+        f"{trials} trials beside a page: {mean:+.1%} +- {error:.1%} (median {middle:+.1%}); "
+        f"server and browser take {share:.1%} of the cores"
     )
 
 
