@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -129,6 +130,21 @@ def test_space_and_comparison(page: Any, served: Server, tmp_path: Path) -> None
     assert page.get_by_label("Traces side by side: second").is_visible()
 
 
+def test_runs_and_spaces_are_compared(page: Any, served: Server, tmp_path: Path) -> None:
+    with open(tmp_path / "tuning.db", readonly=True) as db:
+        first, second = db.runs()
+    page.goto(f"{served.address}#/compare/runs/{first.uid}/{second.uid}")
+    page.get_by_role("heading", name="Two runs").wait_for()
+    page.wait_for_selector(".scatterlayer .trace")
+    assert page.locator(".scatterlayer .trace").count() == 2
+    assert page.get_by_role("region", name="Runs").locator("tbody tr").first.inner_text().count("GMM") == 1
+    place = f"{first.workload}/{quote(first.target, safe='')}/{first.space}"
+    page.goto(f"{served.address}#/compare/spaces/{place}/{first.space}")
+    page.get_by_role("heading", name="Two spaces").wait_for()
+    page.wait_for_selector(".scatterlayer .trace")
+    assert page.get_by_role("region", name="Spaces").locator("tbody tr").count() == 2
+
+
 def add_trial(path: Path, n: int) -> None:
     with open(path) as db:
         known = db.records(run="run")[0]
@@ -175,6 +191,31 @@ def test_a_live_run_grows_and_survives_the_server(page: Any, tmp_path: Path) -> 
         server = Server(path, server.port)
         wait_for_dots(page, before + 2)
     finally:
+        server.stop()
+
+
+def test_two_pages_follow_a_run_and_say_when_its_database_is_gone(page: Any, tmp_path: Path) -> None:
+    path = many_records(tmp_path / "live.db", 12)
+    server = Server(path)
+    other = page.context.browser.new_page()
+    try:
+        for one in (page, other):
+            one.goto(f"{server.address}#/run/run")
+            one.wait_for_selector(".scatterlayer .points path")
+            wait_until(one, "document.getElementById('state').textContent === 'live'")
+        before = page.locator(".plot").first.locator(".scatterlayer .points path").count()
+        add_trial(path, 12)
+        for one in (page, other):
+            wait_for_dots(one, before + 1)
+        path.rename(tmp_path / "elsewhere.db")
+        for one in (page, other):
+            wait_until(one, "document.getElementById('state').className === 'bad'")
+        (tmp_path / "elsewhere.db").rename(path)
+        for one in (page, other):
+            wait_until(one, "document.getElementById('state').textContent === 'live'")
+            wait_for_dots(one, before + 1)
+    finally:
+        other.close()
         server.stop()
 
 
