@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from .. import ir
 from .form import Iteration, iteration
 
 
-class Access(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Access:
     """A region over the iterators of a block, which are bound to `iters`."""
 
     block: ir.Block
@@ -27,7 +28,6 @@ class Access(NamedTuple):
         return self.block.predicate
 
 
-@lru_cache(maxsize=1024)  # records do not change, and every step asks about all below a loop
 def accesses_of(block: ir.Block) -> tuple[Access, ...]:
     """What a block reads, then what it writes, as its signature says."""
     iters = iteration(block)

@@ -11,7 +11,7 @@ a system, whose solutions are the iterations that meet.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from .. import ir
 from .access import Access
@@ -40,7 +40,8 @@ def may_alias(view: View, a: Access, b: Access) -> bool | None:
 # --- dimension by dimension -----------------------------------------------------------------------
 
 
-class PlacedIndex(NamedTuple):
+@dataclass(slots=True, eq=False)
+class PlacedIndex:
     """An index as a moving loop sees it: what stands `fixed` around it, the variables that are `moving` with
     it, and the least and greatest value of the rest, which ranges inside."""
 

@@ -68,9 +68,7 @@ def determines(s: Nest, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
     digits, all digits of a fused loop the loop; what has one value follows from nothing."""
     definitions = s.definitions
     told = set(known)
-    missing = {v for v in wanted if v not in told and s.fixed_extent(v) != 1}
-    if not missing:
-        return True
+    missing = set(wanted) - told
     waiting = list(told)
     parts: dict[Var, set[int]] = {}
     while missing and waiting:
@@ -89,7 +87,7 @@ def determines(s: Nest, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
                 told.add(var)
                 missing.discard(var)
                 waiting.append(var)
-    return not missing
+    return all(s.fixed_extent(v) == 1 for v in missing)
 
 
 def split_digits(s: Nest, var: Var) -> list[tuple[Var, int]] | None:
@@ -180,12 +178,15 @@ def excludes_nothing(s: Nest, tests: Iterable[Expr], roots: Sequence[Var]) -> bo
     extent, and the variable is one that they are made of, or that has nothing to do with them.
 
     h = h0 * 3 + h1 where h < 7: leaves out no h, but some of h0 and h1"""
-    parts: set[Var] | None = None
+    parts = known = {*roots}
     for test in tests:
         if not is_definition_test(s, test):
             return False
-        parts = consists_of(s, roots) if parts is None else parts
         for var in variables(test):
+            if var in known:
+                continue
+            if parts is known:
+                parts = consists_of(s, roots)
             if var not in parts and not divides(s, var) and not parts.isdisjoint(s.leaf_loops(var)):
                 return False
     return True

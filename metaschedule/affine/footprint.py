@@ -173,7 +173,8 @@ def find_bounded_iterator(iters: Iteration, test: ir.Expr) -> tuple[ir.Var, int,
 
 def dense_sums(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list[Interval] | None:
     """The values of indices that are sums over loops of their own."""
-    s, ranging = view.s, list[ir.Var]()
+    s = view.s
+    ranging: list[ir.Var] = []
     found: list[Interval] = []
     for index in indices:
         split = view.linear(index, iters)
@@ -209,7 +210,8 @@ def dense_map(view: View, indices: Sequence[ir.Expr], iters: Iteration) -> list[
     (f // 4, f % 4) of f < 12: 3 values and 4 values, and each of the 12 pairs is reached; (f, f) is a
     diagonal, with holes.
     """
-    s, loops = view.s, dict[ir.Var, int]()
+    s = view.s
+    loops: dict[ir.Var, int] = {}
     values: list[ir.Expr] = []
     for index in indices:
         value = ir.substitute(index, iters)

@@ -34,7 +34,8 @@ class Read(NamedTuple):
 @lru_cache(maxsize=1024)  # loop transformations leave the stores of a block alone: candidates share them
 def store_operations(s: ir.Store) -> tuple[tuple[float, ...], tuple[Read, ...]]:
     """The operations of a store, by KINDS, and what it reads."""
-    counts, reads = [0.0] * len(KINDS), list[Read]()
+    reads: list[Read] = []
+    counts = [0.0] * len(KINDS)
     count_operations(s.value, counts, reads)
     return tuple(counts), tuple(reads)
 

@@ -7,6 +7,7 @@ returning the same object where nothing changed; passes override `expr` and `stm
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
 from typing import Any, TypeVar
 
 from .buffer import Buffer, Region
@@ -234,7 +235,8 @@ def replace_fields(node: T, **fields: Any) -> T:
     else:
         return node
     cls: Any = type(node)
-    return cls(*[fields[name] if name in fields else getattr(node, name) for name in cls.__match_args__])
+    names = cls.__match_args__
+    return cls(*map(fields.get, names, map(getattr, repeat(node), names)))
 
 
 class Substitute(Rewriter):
@@ -262,7 +264,8 @@ def substitute(e: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 def loads(*exprs: Expr) -> list[Load]:
     """The loads in expressions, outside first."""
-    waiting, found = list(reversed(exprs)), list[Load]()
+    found: list[Load] = []
+    waiting = list(reversed(exprs))
     while waiting:
         e = waiting.pop()
         kind = type(e)

@@ -118,10 +118,9 @@ class Distribution(Primitive):
 
 def are_factors(decision: Decision, n: int) -> bool:
     """Whether a decision is n integers, all but the first positive."""
-    whole = (
-        isinstance(decision, (list, tuple)) and len(decision) == n and all(type(f) is int for f in decision)
-    )
-    return whole and min(decision[1:], default=1) >= 1
+    if not isinstance(decision, (list, tuple)) or len(decision) != n or set(map(type, decision)) != {int}:
+        return False
+    return n == 1 or min(decision[1:]) >= 1
 
 
 def same_decision(a: Decision, b: Decision) -> bool:

@@ -171,13 +171,7 @@ class Schedule(
                 help="replay on a program of the structure that the trace was made on",
             )
         if results:
-            for handle, result in zip(step.outputs, results):
-                if type(handle) is not KINDS.get(type(result), ExprRV):
-                    raise ScheduleError(
-                        f"{primitive.op}, instruction {n}: {handle} stands for {result!r}, of another kind",
-                        help="the trace has been altered: a block is b0, a loop l0, a number v0",
-                    )
-                self.state.values[handle] = result
+            self.state.values.update(zip(step.outputs, results))
             self._handles += len(results)
         self._instructions.append(step)
 

@@ -200,7 +200,8 @@ class State:
 
     def ancestors(self, key: Key) -> list[Key]:
         """What encloses a node, from the inside out, without the root."""
-        parent, found = self.parent, list[Key]()
+        found: list[Key] = []
+        parent = self.parent
         key = parent[key]
         while key is not ROOT:
             found.append(key)
@@ -209,7 +210,8 @@ class State:
 
     def loops_around(self, key: Key) -> list[ir.Var]:
         """The loops around a node up to the enclosing block, outermost first."""
-        parent, found = self.parent, list[ir.Var]()
+        found: list[ir.Var] = []
+        parent = self.parent
         key = parent[key]
         while type(key) is not str:
             if type(key) is ir.Var:
@@ -247,7 +249,8 @@ class State:
 
     def statements_below(self, key: Key) -> list[Key]:
         """Everything under a node, in program order, not inside blocks."""
-        children, found = self.children, list[Key]()
+        found: list[Key] = []
+        children = self.children
         waiting = list(reversed(children[key]))
         while waiting:
             child = waiting.pop()
@@ -290,9 +293,12 @@ class State:
     def loop(self, handle: Any) -> ir.For:
         """The loop that a handle stands for."""
         key = self.value(handle)
-        if key not in self.nodes:
+        node = self.nodes.get(key)
+        if type(node) is not ir.For:
+            if node is not None or type(key) is not ir.Var:
+                raise of_another_kind(handle, key)
             raise ScheduleError(f"the loop of {handle} is gone", help=self.fate(key))
-        return self.nodes[key]
+        return node
 
     def fate(self, var: ir.Var) -> str:
         known = self.definitions.get(var)
@@ -305,9 +311,12 @@ class State:
     def block(self, handle: Any) -> ir.Block:
         """The block that a handle stands for."""
         key = self.value(handle)
-        if key not in self.nodes:
+        node = self.nodes.get(key)
+        if type(node) is not ir.Block:
+            if node is not None or type(key) is not str:
+                raise of_another_kind(handle, key)
             raise ScheduleError(f"the block of {handle} ({key!r}) is gone", help="it was inlined or removed")
-        return self.nodes[key]
+        return node
 
     def number(self, value: Any) -> int:
         """An integer operand: itself, or what a sampled value was drawn to be."""
@@ -357,12 +366,15 @@ class State:
 
     def nest(self, loops: Iterable[ir.For], body: Iterable[Key]) -> ir.Var:
         """Enter loops, each the only child of the one before, around nodes; gives the outermost."""
-        inner = list(body)
+        inner = tuple(body)
         for loop in reversed(list(loops)):
-            self.set_node(loop.var, loop)
-            self.extents[loop.var] = loop.extent
-            self.set_children(loop.var, inner)
-            inner = [loop.var]
+            var = loop.var
+            self.nodes[var], self.extents[var], self.children[var] = loop, loop.extent, inner
+            if not is_plain_loop(loop):
+                self.changed.add(var)
+            for child in inner:
+                self.parent[child] = var
+            inner = (var,)
         assert isinstance(inner[0], ir.Var)
         return inner[0]
 
@@ -388,6 +400,14 @@ class State:
                 self.update(child, cond=ir.binary("and", node.cond, cond))
             else:
                 self.set_node(child, ir.If(cond, (node,)))
+
+
+def of_another_kind(handle: Any, key: Any) -> ScheduleError:
+    what = f"the loop over {key.name}" if isinstance(key, ir.Var) else repr(key)
+    return ScheduleError(
+        f"{handle} stands for {what}, of another kind",
+        help="the trace has been altered: a block is b0, a loop l0, a number v0",
+    )
 
 
 def is_plain_loop(node: ir.Stmt) -> bool:

@@ -18,23 +18,22 @@ from ..affine.stride import stride
 from ..errors import ScheduleError
 from ..ir.annotations import CLAIMED
 from ..schedule import BlockRV, Schedule
+from ..schedule.state import ROOT, Key
 
 EXPENSIVE = frozenset(["exp", "log", "erf", "tanh", "sqrt", "sin", "cos", "pow", "sigmoid"])
 
 
 def blocks_from_outputs(sch: Schedule) -> list[str]:
     """The innermost blocks of a schedule, the last first."""
-    state = sch.state
+    children = sch.state.children
     found: list[str] = []
-
-    def visit(key: object) -> None:
-        for child in state.children[key]:  # pyright: ignore[reportArgumentType]
-            if isinstance(child, str) and not state.children[child]:
-                found.append(child)
-            visit(child)
-
-    visit("")
-    return found[::-1]
+    waiting: list[Key] = [ROOT]
+    while waiting:
+        key = waiting.pop()
+        waiting += children[key]
+        if isinstance(key, str) and key is not ROOT and not children[key]:
+            found.append(key)
+    return found
 
 
 def is_claimed(block: ir.Block) -> bool:

@@ -6,6 +6,7 @@ The calls come from the registry and the annotations, so a new primitive is trie
 from __future__ import annotations
 
 import inspect
+import json
 import random
 from typing import Any, get_args
 
@@ -216,12 +217,15 @@ def test_split_refuses_drawn_numbers_that_are_no_integers() -> None:
 
 
 def test_replay_refuses_handles_of_another_kind() -> None:
-    sch, _ = loops()
-    text = (
-        sch.trace.to_json().replace('"b0"', '"l9"').replace('"block": {"rv": "l9"}', '"block": {"rv": "b0"}')
-    )
-    rows = text.partition('["get_loops"')[0].rstrip(", ") + "]}"
-    assert "of another kind" in refusal(Trace.from_json(rows).apply, sch.state.original)
+    program = ms.workloads.create("GMM", b=1, n=4, m=4, k=4)
+    matmul = ["get_block", {"name": "matmul", "index": 0}]
+    loops_of_it = ["get_loops", {"block": {"rv": "b0"}}, ["b1", "b2", "b3", "b4"]]
+    for steps in (
+        [[*matmul, ["l0"]], ["unroll", {"loop": {"rv": "l0"}}, []]],
+        [[*matmul, ["b0"]], loops_of_it, ["get_loops", {"block": {"rv": "b1"}}, []]],
+    ):
+        trace = Trace.from_json(json.dumps({"version": 1, "workload": None, "instructions": steps}))
+        assert "of another kind" in refusal(trace.apply, program)
 
 
 @pytest.mark.parametrize("decision", [[2.0, 64], [True, 128], "ab", [128], object(), {}, [[128, 1]]])

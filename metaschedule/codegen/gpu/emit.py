@@ -485,7 +485,8 @@ class Emit:
 
 def find_store(s: ir.For) -> tuple[ir.Store | None, list[ir.Expr]]:
     """The store that is all of a loop's body, and conditions around it; none if they depend on the loop."""
-    body, guards = s.body, list[ir.Expr]()
+    guards: list[ir.Expr] = []
+    body = s.body
     while len(body) == 1 and isinstance(test := body[0], ir.If) and not test.orelse:
         guards.append(test.cond)
         body = test.then

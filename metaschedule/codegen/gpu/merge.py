@@ -60,7 +60,8 @@ def cut_axes(axes: Axes, flat: ir.Program) -> Axes:
             found.setdefault(bound[e.a], set()).add(divisor)
     cuts: dict[str, list[int]] = {}
     for axis, divisors in found.items():
-        chain, size = list[int](), axes.whole[axis]
+        chain: list[int] = []
+        size = axes.whole[axis]
         for divisor in sorted(divisors, reverse=True):
             if size % divisor == 0 and divisor < size:
                 chain.append(divisor)

@@ -96,7 +96,8 @@ class Instructions(MemoryAccess):
             return places[0].terms, [[p.const + p.lane * lane for lane in lanes] for p in places]
         flat = [self.flat_index(load.buffer, load.indices) for load in loads]
         apart = [ir.as_int(simplify(e - flat[0], self.domain)) for e in flat]
-        before, starts = self.env[along], list[Affine]()
+        starts: list[Affine] = []
+        before = self.env[along]
         try:
             for lane in range(self.lanes):
                 self.env[along] = Affine(before.const + before.lane * lane, before.terms)

@@ -48,7 +48,6 @@ def touch(node: ir.Stmt) -> Touch:
     return NOTHING if is_plain_loop(node) else _touch(node)
 
 
-@lru_cache(maxsize=1024)  # records do not change, and every step asks about all of them
 def _touch(node: ir.Stmt) -> Touch:
     if isinstance(node, ir.Block):
         return _block_touch(node.reads, node.writes, node.iters, node.bindings, node.predicate)
@@ -238,10 +237,11 @@ def accesses_below(s: State, loop: ir.Var) -> AccessesBelow:
     found = AccessesBelow()
     for key in s.statements_below(loop):
         node = s.nodes[key]
-        if is_plain_loop(node):
+        touched = touch(node)
+        if touched is NOTHING:
             continue
-        if loaded := touch(node).loaded:
-            found.loaded |= loaded
+        if touched.loaded:
+            found.loaded |= touched.loaded
         if type(node) is ir.Block:
             for a in accesses_of(node):
                 found.accesses.setdefault(a.buffer, []).append(a)

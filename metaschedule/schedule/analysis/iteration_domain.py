@@ -223,13 +223,16 @@ def is_count(s: State, e: ir.Expr, loops: set[ir.Var]) -> bool:
     if bound is None or bound.is_least or type(bound.value) is not ir.Var or bound.limit < 1:
         return False
 
-    def is_split(var: ir.Var) -> bool:
-        known = s.definitions.get(var)
-        if isinstance(known, FusedDigit):
-            return False
-        return var in loops if known is None else all(map(is_split, known.digits))
+    return is_split_into(s, bound.value, loops)
 
-    return is_split(bound.value)
+
+# No closure that calls itself: it would be a cycle, and keep the whole state until the next collection.
+def is_split_into(s: State, var: ir.Var, loops: set[ir.Var]) -> bool:
+    """Whether a variable consists of some of `loops`, by splits alone."""
+    known = s.definitions.get(var)
+    if known is None:
+        return var in loops
+    return not isinstance(known, FusedDigit) and all(is_split_into(s, d, loops) for d in known.digits)
 
 
 def at_zero(s: State, e: ir.Expr, loops: set[ir.Var]) -> ir.Expr:

@@ -182,7 +182,8 @@ class LoopMirror(NewLoops):
 
     def tests(self) -> list[ir.Expr]:
         """The tests of the producer, for its mirror image: those that say something of what is followed."""
-        s, view, found = self.view.s, self.view, list[ir.Expr]()
+        found: list[ir.Expr] = []
+        s, view = self.view.s, self.view
         bound = [v for b in self.producer.bindings for v in variables(b)]
         followed = leaf_loops_of(s, self.used)
         for test in self.producer.predicate:

@@ -17,7 +17,7 @@ from ...affine.view import View
 from ...errors import ScheduleError
 from ...ir.reducers import find_reducer
 from ..state import ROOT, Key, State
-from .effects import touch, writers
+from .effects import Effect, effects_on, in_order, touch
 from .iteration_domain import is_bound_plainly, is_count
 
 Stores = dict[ir.Buffer, tuple[ir.Expr, ...]]  # at which indices, over spatial iterators
@@ -66,7 +66,17 @@ def take_away(s: State, key: Key) -> None:
 
 def check_place(s: State, block: ir.Block, loop: ir.Var) -> Key:
     """Raises unless a block can go below a loop at all; gives the innermost node around both."""
-    if s.is_below(block.name, loop):
+    around = [loop, *s.ancestors(loop)]
+    own: list[Key] = []
+    shared = {*around}
+    for key in s.ancestors(block.name):
+        if key in shared:
+            meeting = key
+            break
+        own.append(key)
+    else:
+        meeting = ROOT
+    if meeting is loop:
         raise ScheduleError(
             f"block {block.name!r} is inside of the loop over {loop.name} already",
             marks={loop: "this loop", block.name: "is around this block"},
@@ -76,16 +86,13 @@ def check_place(s: State, block: ir.Block, loop: ir.Var) -> Key:
             f"block {block.name!r} and the loop over {loop.name} are not in the same block",
             marks={loop: "another body", block.name: "than this one's"},
         )
-    meeting = s.lowest_common_ancestor(block.name, loop)
-    for key in s.ancestors(block.name):
-        if key is meeting:
-            break
+    for key in own:
         if isinstance(s.nodes[key], ir.If):
             raise ScheduleError(
                 f"block {block.name!r} is under a condition that is not around the loop over {loop.name}",
                 marks={block.name: "under a condition"},
             )
-    for key in (loop, *s.ancestors(loop)):
+    for key in around:
         node = s.nodes[key]
         if isinstance(node, ir.For) and node.kind == "vectorized":
             raise ScheduleError(
@@ -183,10 +190,11 @@ def spatial_iters(iters: tuple[ir.Iter, ...]) -> tuple[ir.Iter, ...]:
     return tuple([it for it in iters if it.kind == "spatial"])
 
 
-def check_only_writer(s: State, block: ir.Block) -> None:
-    """Raises if anything else stores to what a block stores to."""
+def check_only_writer(s: State, block: ir.Block) -> list[Effect]:
+    """Raises if anything else stores to what a block stores to; gives all that reads it, in program order."""
     mine = touch(block).writes
-    for event in writers(s, mine):
+    effects = effects_on(s, mine)
+    for event in in_order(s, [x for x in effects if not x.writes.isdisjoint(mine)]):
         both = [b for b in event.writes & mine if event.key is not block.name]
         if both:
             key = event.key if isinstance(event.key, str) else block.name
@@ -194,16 +202,18 @@ def check_only_writer(s: State, block: ir.Block) -> None:
                 f"block {block.name!r} is not the only one that stores to {both[0].name}",
                 marks={key: "this one does, too"},
             )
+    return in_order(s, [x for x in effects if not x.reads.isdisjoint(mine)])
 
 
-def check_reduction(s: State, block: ir.Block, view: View) -> None:
-    """Raises unless a block that reduces does so once per element and inside of a view only, so that it may
+def check_reduction(s: State, block: ir.Block, place: Key) -> None:
+    """Raises unless a block that reduces does so once per element and inside of a place only, so that it may
     do so again with full loops, one for each iterator, in their order."""
     pairs = [(it, b) for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"]
     if not pairs:
         return
     reducing = leaf_loops_of(s, [b for _, b in pairs])
-    shared = [v for v in reducing if v in view.outside]
+    outside = View(s, place).outside
+    shared = [v for v in reducing if v in outside]
     if shared:
         raise ScheduleError(
             f"the reduction of block {block.name!r} goes on around both places",

@@ -6,21 +6,22 @@ from ...affine.definitions import leaf_loops_by_kind
 from ...errors import ScheduleError
 from ...ir import Block, Var
 from ..state import Key, State
-from .effects import Effect, place_of, readers, shared_variables, touch, why_not_stable, writers
+from .effects import Effect, place_of, shared_variables, touch, why_not_stable, writers
 from .moving import check_block, child_towards, position
 
 
-def check_readers(s: State, block: Block) -> None:
+def check_readers(s: State, block: Block, readers: list[Effect]) -> None:
     """Raises unless everything that reads what a block stores comes after it, and after all its terms."""
     place = place_of(s, block.name)
-    for event in readers(s, touch(block).writes):
-        if place_of(s, event) < place:
+    for event in readers:
+        there = place_of(s, event)
+        if there < place:
             raise ScheduleError(
                 f"{event.describe()} reads what block {block.name!r} stores, and runs before it",
                 marks={block.name: "stores it"},
             )
         reducing = leaf_loops_by_kind(s, block)[1]
-        if place_of(s, event) > place and reducing & shared_variables(s, event.key, block.name):
+        if there > place and reducing & shared_variables(s, event.key, block.name):
             raise ScheduleError(
                 f"{event.describe()} reads what block {block.name!r} stores before its reduction is done",
                 marks={block.name: "reduces"},

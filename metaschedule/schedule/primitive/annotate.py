@@ -90,7 +90,7 @@ def target_of(s: State, target: BlockRV | LoopRV) -> tuple[Key, Block | For]:
 def plain(s: State, value: Any, depth: int = 0) -> Any:
     """A value as data that prints and goes through JSON."""
     if isinstance(value, ExprRV):
-        return s.value(value)
+        return plain(s, s.value(value), depth)
     if isinstance(value, (tuple, list)) and depth < MOST_NESTED:
         return tuple([plain(s, v, depth + 1) for v in value])
     if value is None or type(value) in (str, bool) or (type(value) is float and math.isfinite(value)):

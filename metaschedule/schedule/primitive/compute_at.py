@@ -20,7 +20,7 @@ from ...affine.inverse import preimage
 from ...affine.view import Interval, View
 from ...errors import ScheduleError
 from ...ir import Block, Expr, Var
-from ..analysis.effects import readers, touch, why_sources_change
+from ..analysis.effects import Effect, touch, why_sources_change
 from ..analysis.iteration_domain import over_iterators, reach_of
 from ..analysis.loop_mirror import BoundValues, NewLoops
 from ..analysis.moving import (
@@ -85,8 +85,8 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
     stores = check_block(s, block)
     meeting = check_place(s, block, loop)
     check_not_output(s, block)
-    check_only_writer(s, block)
-    consumers = check_consumers(s, block, loop)
+    readers = check_only_writer(s, block)
+    consumers = check_consumers(s, block, loop, readers)
     if position(s, block.name, meeting) > position(s, loop, meeting):
         raise ScheduleError(
             f"block {block.name!r} runs after the loop over {loop.name}",
@@ -100,7 +100,7 @@ def plan_compute_at(s: State, block: Block, loop: Var, preserve_unit_loops: bool
             marks={block.name: "reads it", loop: "would read it here"},
         )
     check_loops(s, block, meeting)
-    check_reduction(s, block, View(s, meeting))
+    check_reduction(s, block, meeting)
     domain, rest = reach_of(View(s, s.scope(block.name)), block)
     tests: list[Expr] = []
     for test in rest:
@@ -166,7 +166,7 @@ def check_loops(s: State, block: Block, meeting: Key) -> None:
             )
 
 
-def check_consumers(s: State, block: Block, loop: Var) -> list[Block]:
+def check_consumers(s: State, block: Block, loop: Var, readers: list[Effect]) -> list[Block]:
     """The blocks below the loop that read what a block stores; raises if others do."""
     mine = {r.buffer for r in block.writes}
     below = s.blocks_below(loop)
@@ -177,7 +177,7 @@ def check_consumers(s: State, block: Block, loop: Var) -> list[Block]:
             marks={loop: "not used here", block.name: "to be moved"},
         )
     known = {b.name for b in consumers}
-    for event in readers(s, mine):
+    for event in readers:
         if event.key is block.name:
             continue
         around = [event.key, *s.ancestors(event.key)]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ... import ir
-from ...affine.access import Access
+from ...affine.access import Access, make_access
 from ...affine.alias import are_told_apart, may_alias
 from ...affine.cover import covers
 from ...affine.definitions import leaf_loops_by_kind
@@ -135,7 +135,7 @@ def is_filled(s: State, write: Access, read: Access) -> bool:
         return False
     view = View(s, s.lowest_common_ancestor(write.block.name, read.block.name))
     region = stored_region(write.block, write.buffer)
-    return region is not None and covers(view, write._replace(region=region), read)
+    return region is not None and covers(view, make_access(write.block, region, True), read)
 
 
 # --- kinds ----------------------------------------------------------------------------------------

@@ -79,7 +79,8 @@ class ConvertOperand(Primitive):
             value = ir.cast(value, "int32") + ir.const(self.offset, "int32")
         iters = [ir.Iter(v, ir.const(n)) for v, n in zip(at, copy.shape, strict=True)]
         before = [add_nest(s, copy.name, iters, ir.Store(copy, at, ir.cast(value, self.dtype)))]
-        made, after, result = [copy], list[Key](), plan.store.buffer
+        after: list[Key] = []
+        made, result = [copy], plan.store.buffer
         if self.offset:
             total, place = self.offset_sum(s, plan, before)
             result = ir.Buffer(f"{result.name}_sum", result.shape, result.dtype)

@@ -88,15 +88,15 @@ def plan_reverse_compute_at(s: State, block: Block, loop: Var, preserve_unit_loo
     """How to run a block below a loop of its producer; raises `ScheduleError` if that would be wrong."""
     check_block(s, block)
     meeting = check_place(s, block, loop)
-    check_only_writer(s, block)
+    readers = check_only_writer(s, block)
     if position(s, block.name, meeting) < position(s, loop, meeting):
         raise ScheduleError(
             f"block {block.name!r} runs before the loop over {loop.name}",
             marks={block.name: "earlier", loop: "later"},
             help="compute_at moves a block into a later loop",
         )
-    check_reduction(s, block, View(s, meeting))
-    check_readers(s, block)
+    check_reduction(s, block, meeting)
+    check_readers(s, block, readers)
     below, around = find_producers(s, block, loop, meeting)
     view, (domain, rest) = View(s, loop), reach_of(View(s, meeting), block)
     own = [test for test in [over_iterators(s, block, test) for test in rest] if test is not None]
