@@ -146,7 +146,7 @@ def show(
         for who, why in row.absent.items():
             console.print(f"{row.name}, {row.precision}: without {who}: {why}", markup=False, soft_wrap=True)
     if chart:
-        title = "Times as fast: operators as without instructions, models as others"
+        title = "Speedup: operators over those without instructions, models over others"
         chart.write_text(bar_chart(title, groups))
     if markdown:
         markdown.write_text("\n".join(f"**{title}**\n\n{as_markdown(lines)}" for title, lines in tables))

@@ -202,6 +202,6 @@ def show(rows: Sequence[ModelRow], chart: Path | None, markdown: Path | None) ->
     mine = next((who for who in reversed(OURS) if any(who in row.latencies for row in rows)), None)
     if chart and mine:
         groups = {row.name: ratios(row, mine) for row in rows} | {"geometric mean": means(rows, mine)}
-        chart.write_text(bar_chart(f"Models, {mine}: times as fast as", groups))
+        chart.write_text(bar_chart(f"Models, {mine}: speedup over", groups))
     if markdown:
         markdown.write_text(as_markdown(lines))

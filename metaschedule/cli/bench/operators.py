@@ -122,4 +122,4 @@ def draw_tables(tables: Sequence[Sequence[OperatorRow]]) -> str:
         what = ", constant" if rows[0].case.constant else ""
         groups |= {row.case.label + what: {name: row.ratio(name) for name in row.opponents} for row in rows}
         groups["geometric mean" + what] = geometric_means(rows)
-    return bar_chart("Times as fast as", groups)
+    return bar_chart("Speedup over", groups)
