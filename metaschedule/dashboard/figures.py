@@ -44,7 +44,9 @@ def tables_of(db: Database, call: str | None = None) -> str:
         for k in model["kernels"]
     ]
     head = "| kernel | calls | untuned, us | tuned, us | in the model, us | records | stopped |"
-    total = f"Before {us(model['before'])} us, after {us(model['after'])} us, on {model['target']}."
+    all_kernels, compared = len(model["kernels"]), model["compared"]
+    which = "" if compared == all_kernels else f" ({compared} of {all_kernels} kernels)"
+    total = f"Before {us(model['before'])} us, after {us(model['after'])} us{which}, on {model['target']}."
     title = escape(model["label"] or "Tuning")
     return "\n".join([f"# {title}", "", total, "", head, "|---|---:|---:|---:|---:|---:|---|", *rows, ""])
 

@@ -32,7 +32,7 @@ def band_chart(title: str, panels: Mapping[str, Courses], unit: float = 1e-6, na
         for n, (subject, courses) in enumerate(panels.items()):
             row, column = divmod(n, COLUMNS)
             left, top = LEFT + column * (WIDTH + GAP), TOP + row * (HEIGHT + GAP)
-            yield from panel(left, top, f"{subject}, {name} after so many trials", courses, colour, unit)
+            yield from panel(left, top, f"{subject}, {name} over trials", courses, colour, unit)
 
     return drawing(width, height, drawn())
 

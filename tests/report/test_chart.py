@@ -50,4 +50,4 @@ def test_bands_contain_their_lines() -> None:
         for points in (bands[1].split()[:2], bands[1].split()[2:], lines[1].split())
     )
     assert all(a > b > c for a, b, c in zip(low, line, high[::-1]))  # downwards
-    assert {"GMM, us after so many trials", "a < b"} < {text.text for text in svg.iter(f"{SVG}text")}
+    assert {"GMM, us over trials", "a < b"} < {text.text for text in svg.iter(f"{SVG}text")}
