@@ -16,7 +16,9 @@ pytest.importorskip("httpx", reason="Starlette's test client needs httpx")
 pytest.importorskip("plotly", reason="pip install 'metaschedule[dashboard]'")
 
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from metaschedule.cli import app
 from metaschedule.dashboard.page import FILES, plotly_script
 from metaschedule.dashboard.report import join_scripts, make_page
 from metaschedule.dashboard.server import make_app, make_token
@@ -159,6 +161,21 @@ def test_reports_are_one_file_that_asks_nobody(tmp_path: Path) -> None:
     assert "import " not in join_scripts()
     data = json.loads(own.partition('id="report-data">')[2].partition("</script>")[0])
     assert sum(name.startswith("kernel/") for name in data) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("md", b"# a small model\n"), ("json", b"{")]
+)
+def test_plots_and_tables_alone(kind: str, begins: bytes, tmp_path: Path) -> None:
+    if kind == "png":
+        pytest.importorskip("resvg_py", reason="pip install 'metaschedule[dashboard]'")
+    out = tmp_path / f"report.{kind}"
+    words = ["report", str(copy_of_real_run(tmp_path)), "--format", kind, "-o", str(out)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert out.read_bytes().startswith(begins)
+    if kind == "json":
+        assert sum(name.startswith("run/") for name in json.loads(out.read_text())) == 2
 
 
 def test_hostile_names_stay_text_in_a_report(tmp_path: Path) -> None:
