@@ -31,7 +31,7 @@ class BlockPlace(NamedTuple):
 
     def assume(self, condition: ir.Expr, truth: bool = True) -> BlockPlace:
         """Where a condition is known. One that loads may be overtaken by a store: not used."""
-        if loads(condition):
+        if ir.has_load(condition):
             return self
         condition = ir.substitute(condition, self.values)
         fact = condition if truth else negation(condition)
@@ -42,7 +42,7 @@ def block_signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Re
     """(reads, writes) in terms of the block's iteration variables: one region per buffer, in order
     of first access. Buffers that live inside the block are left out, and so is a reduction's
     reading of its own result."""
-    domain = Domain({it.var: it.extent for it in block.iters if not loads(it.extent)})
+    domain = Domain({it.var: it.extent for it in block.iters if not ir.has_load(it.extent)})
     domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
     collector = Collector(domain, {it.var for it in block.iters})
     accesses = collector.block(block, BlockPlace(domain, {}, {}), closed=True)
@@ -55,10 +55,6 @@ def block_signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Re
         tuple([union(regions, domain) for regions in reads.values()]),
         tuple([union(regions, domain) for regions in writes.values()]),
     )
-
-
-def loads(e: ir.Expr) -> bool:
-    return any(isinstance(x, ir.Load) for x in ir.subexpressions(e))
 
 
 class Collector:
@@ -111,7 +107,7 @@ class Collector:
 
     def enter(self, loop: ir.For, place: BlockPlace) -> BlockPlace:
         extent = ir.substitute(loop.extent, place.values)
-        if loads(extent):
+        if ir.has_load(extent):
             extent = ir.Var("unknown")
             self.unknown.add(extent)
         domain = place.domain.with_loop(loop.var, extent)
@@ -137,13 +133,13 @@ class Collector:
 
     def expr(self, e: ir.Expr, place: BlockPlace) -> list[TouchedRegion]:
         """The loads in an expression, in order of evaluation."""
-        if not loads(e):
+        if not ir.has_load(e):
             return []
         if isinstance(e, ir.Select):
             found = self.expr(e.cond, place) + self.expr(e.a, place.assume(e.cond))
             return found + self.expr(e.b, place.assume(e.cond, False))
         if isinstance(e, ir.Binary) and e.op in ("and", "or"):
-            rest = place.assume(e.a, e.op == "and") if loads(e.b) else place
+            rest = place.assume(e.a, e.op == "and") if ir.has_load(e.b) else place
             return self.expr(e.a, place) + self.expr(e.b, rest)
         found = self.exprs(ir.operands(e), place)
         if isinstance(e, ir.Load):

@@ -56,11 +56,7 @@ def choices(e: ir.Expr) -> list[ir.Expr]:
 
 
 def is_position(e: ir.Binary) -> bool:
-    return (
-        e.a.dtype == DTYPE_OF_INDICES
-        and isinstance(e.b, ir.Const)
-        and not any(isinstance(x, ir.Load) for x in ir.subexpressions(e))
-    )
+    return e.a.dtype == DTYPE_OF_INDICES and isinstance(e.b, ir.Const) and not ir.has_load(e)
 
 
 def count_operations(e: ir.Expr, counts: list[float], reads: list[Read]) -> None:

@@ -8,9 +8,11 @@ from .dtypes import (
     INDEX,
     INTEGERS,
     check_dtype,
+    highest,
     integer_limits,
     is_float,
     is_integer,
+    lowest,
     numpy_dtype,
 )
 from .expr import (
@@ -32,6 +34,7 @@ from .expr import (
     call,
     cast,
     const,
+    is_zero,
     maximum,
     minimum,
     select,
@@ -76,6 +79,7 @@ from .visit import (
     bodies,
     expressions,
     free_vars,
+    has_load,
     height,
     loads,
     map_operands,

@@ -7,6 +7,7 @@ operators pick a result type: they are NumPy 2's (NEP 50), with one difference s
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import ml_dtypes
@@ -50,6 +51,16 @@ def is_integer(dtype: str) -> bool:
 def integer_limits(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer dtype (or of bool)."""
     return _LIMITS[dtype]
+
+
+def lowest(dtype: str) -> float | int:
+    """What no value is below: -infinity of floats."""
+    return -math.inf if is_float(dtype) else integer_limits(dtype)[0]
+
+
+def highest(dtype: str) -> float | int:
+    """What no value is above."""
+    return math.inf if is_float(dtype) else integer_limits(dtype)[1]
 
 
 @cache

@@ -448,6 +448,10 @@ def all_of(conditions: Sequence[Expr]) -> Expr:
     return result
 
 
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
+
+
 def as_int(expr: Expr) -> int | None:
     """The value of an integer constant, or None."""
     return expr.value if type(expr) is Const and type(expr.value) is int else None

@@ -262,6 +262,11 @@ def substitute(e: Expr, values: Mapping[Var, Expr]) -> Expr:
     return map_operands(e, lambda child: substitute(child, values))
 
 
+def has_load(e: Expr) -> bool:
+    """Whether an expression reads memory."""
+    return any(type(x) is Load for x in subexpressions(e))
+
+
 def loads(*exprs: Expr) -> list[Load]:
     """The loads in expressions, outside first."""
     found: list[Load] = []

@@ -8,6 +8,7 @@ from ..errors import ScheduleError
 from ..ir import GPU_AXES
 from ..schedule import BlockRV, ExprRV, LoopRV, Schedule
 from ..target import Gpu, Target
+from .stage import fuse
 
 SIZES = (16, 32, 64, 128, 256, 512, 1024)
 
@@ -24,7 +25,7 @@ class AutoBind:
             new = sch.fork()
             try:
                 loops = new.get_loops(block)[:count]
-                whole = new.fuse(*loops) if count > 1 else loops[0]
+                whole = fuse(new, loops)
                 if not can_bind(new, whole):
                     continue
                 outer, inner = new.split(whole, [None, draw_threads(new, target.gpu)])

@@ -18,8 +18,9 @@ from ..schedule import BlockRV, ExprRV, Schedule
 from ..target import Gpu, Target
 from .auto_bind import draw_threads
 from .block_predicates import attempt, has_plain_loops, has_reuse, is_reduction, volume
-from .rfactor import fuse, rows_and_terms
+from .rfactor import rows_and_terms
 from .row_fusion import chain_of, gather_moved_rows
+from .stage import fuse
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from .block_predicates import (
     loads,
 )
 from .multi_level_tiling import operands
+from .stage import fuse
 from .thread_tile import ThreadTile
 
 Vars = tuple[ir.Var, ...]
@@ -176,10 +177,6 @@ class GpuTiling:
         sch.bind(own, "threadIdx.x")
         sch.vectorize(vector)
         sch.annotate(fetch, CLAIMED.key, "GpuTiling")
-
-
-def fuse(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
-    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def is_permutation(found: Vars, block: ir.Block) -> bool:

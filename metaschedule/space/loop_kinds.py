@@ -19,7 +19,7 @@ from .block_predicates import (
     is_claimed,
     is_spatial,
 )
-from .stage import schedule_stage
+from .stage import fuse, schedule_stage
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def set_tile_kinds(sch: Schedule, block: BlockRV, target: Target) -> None:
     loops = sch.get_loops(block)
     first = loops[: sum(it.kind == "spatial" for it in node.iters)]
     sch.vectorize(loops[-1])
-    sch.parallel(sch.fuse(*first) if len(first) > 1 else first[0])
+    sch.parallel(fuse(sch, first))
 
 
 def parallelize_outer_loop(sch: Schedule, block: BlockRV, target: Target) -> None:

@@ -38,7 +38,7 @@ from .block_predicates import (
 )
 from .packing import pack_panel, pack_whole
 from .register_tile import InstructionTile, RegisterTile
-from .stage import schedule_stage
+from .stage import fuse, schedule_stage
 
 MOST_ROWS = 2  # loops, next to the one along the vectors, whose iterations share a tile
 MOST_UNROLLED_STEPS = 8  # of the innermost reduction loop
@@ -167,7 +167,7 @@ def tile(
     if packed and streamed and pack == "panel":
         pack_panel(sch, packed, streamed[1], nest.tiles[along], target, grouped)
     if nest.chunks:
-        outer = [sch.fuse(*nest.chunks) if len(nest.chunks) > 1 else nest.chunks[0]]
+        outer = [fuse(sch, nest.chunks)]
         sch.parallel(outer[0])
     *rows, columns = sch.get_loops(result)[len(outer) + len(tiles) :]
     if grouping and grouping.row is not None:

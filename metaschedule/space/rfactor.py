@@ -29,7 +29,7 @@ from .block_predicates import (
     mentions,
     volume,
 )
-from .stage import parallel_outside, vector_length
+from .stage import fuse, parallel_outside, vector_length
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,6 @@ def rows_and_terms(sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], list[Lo
     terms = [loop for it, loop in pairs if it.kind == "reduce"]
     sch.reorder(*rows, *terms)
     return rows, terms
-
-
-def fuse(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
-    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def lanes_of_terms(

@@ -33,8 +33,8 @@ from .block_predicates import (
     is_reduction,
     is_spatial,
 )
-from .rfactor import fuse, is_contiguous_along_results, lanes_of_terms, should_vectorize_terms
-from .stage import vectorize_stage
+from .rfactor import is_contiguous_along_results, lanes_of_terms, should_vectorize_terms
+from .stage import fuse, vectorize_stage
 
 Move = Callable[[Schedule, BlockRV, LoopRV], None]
 

@@ -93,12 +93,17 @@ def vectorize_stage(
     return [*[loops[n] for n in outer], last], [*[sizes[n] for n in outer], -(-size // lanes)]
 
 
+def fuse(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
+    """One loop of several; of one, that loop, without a step."""
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
 def parallel_outside(sch: Schedule, loops: list[LoopRV], sizes: list[int], target: Target) -> None:
     """Fuse as many outer loops as give every core enough to do, and let them run in parallel."""
     for count in range(1, len(loops) + 1):
         if math.prod(sizes[:count]) >= CHUNKS * target.cores or count == len(loops):
             if math.prod(sizes[:count]) > 1:
-                sch.parallel(sch.fuse(*loops[:count]) if count > 1 else loops[0])
+                sch.parallel(fuse(sch, loops[:count]))
             return
 
 

@@ -34,7 +34,7 @@ from .block_predicates import (
     volume,
 )
 from .register_tiling import MOST_WASTE, tile
-from .stage import parallel_outside, vectorize_stage
+from .stage import fuse, parallel_outside, vectorize_stage
 from .transforms import producers
 from .winograd_tiles import (
     LEAST_COLUMNS,
@@ -122,7 +122,7 @@ def schedule_filter(
     result, along = find_result_block(sch, block, chosen.along)
     chunks = cut(sch, result, along, chosen.tile, target)
     sch.compute_at(products, chunks[-1])
-    sch.parallel(sch.fuse(*chunks) if len(chunks) > 1 else chunks[0])
+    sch.parallel(fuse(sch, chunks))
     made: Block = sch.get(products)
     points = next(it.var for it in made.iters if it.var.name == POINTS)
     tile(sch, products, contiguous(made), "no", columns_first, target, points)

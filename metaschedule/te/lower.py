@@ -268,9 +268,7 @@ def regions(values: list[ir.Expr]) -> tuple[ir.Region, ...]:
         for e in ir.subexpressions(value):
             if isinstance(e, ir.Load):
                 ranges = [
-                    (ir.const(0), ir.const(n))
-                    if any(isinstance(x, ir.Load) for x in ir.subexpressions(index))
-                    else (index, ir.const(1))
+                    (ir.const(0), ir.const(n)) if ir.has_load(index) else (index, ir.const(1))
                     for index, n in zip(e.indices, e.buffer.shape, strict=True)
                 ]
                 key = (id(e.buffer), *((ir.expr_key(a), ir.expr_key(b)) for a, b in ranges))

@@ -192,18 +192,10 @@ def reduce_over(reducer: Reducer, value: ir.Operand, axis: Any) -> ir.Expr:
     return reducer(value, axis)
 
 
-def _lowest(dtype: str) -> float | int:
-    return -math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[0]
-
-
-def _highest(dtype: str) -> float | int:
-    return math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[1]
-
-
 SUM = Reducer(lambda a, b: a + b, lambda dtype: 0, "sum")
 PROD = Reducer(lambda a, b: a * b, lambda dtype: 1, "prod")
-MIN = Reducer(lambda a, b: ir.binary("min", a, b), _highest, "min")
-MAX = Reducer(lambda a, b: ir.binary("max", a, b), _lowest, "max")
+MIN = Reducer(lambda a, b: ir.binary("min", a, b), ir.highest, "min")
+MAX = Reducer(lambda a, b: ir.binary("max", a, b), ir.lowest, "max")
 
 
 def _position(name: str, better: str, value: ir.Operand, axis: Any, dtype: str) -> ir.Expr:
@@ -227,7 +219,7 @@ def _position(name: str, better: str, value: ir.Operand, axis: Any, dtype: str) 
         return ir.select(keep, x, y), ir.select(keep, i, j)
 
     def identity(kind: str, index: str) -> tuple[Any, Any]:
-        worst = _lowest(kind) if better == ">" else _highest(kind)
+        worst = ir.lowest(kind) if better == ">" else ir.highest(kind)
         return worst, ir.integer_limits(index)[1]  # a tie with any real element is lost
 
     pair = Reducer(combine, identity, name)

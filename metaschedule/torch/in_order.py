@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..ir import DTYPES, is_float
+from ..ir import DTYPES, highest, lowest
 from .dtypes import accumulator
 from .graph import Graph, Node, Value
 from .in_place import element, replace_extent
@@ -140,10 +140,7 @@ COMBINE: dict[str, Callable[[str, str], str]] = {
 def nothing(how: str, dtype: str) -> float:
     if how in ("add", "prod"):
         return 0 if how == "add" else 1
-    if is_float(dtype):
-        return -math.inf if how == "amax" else math.inf
-    limits = torch.iinfo(getattr(torch, dtype))
-    return limits.min if how == "amax" else limits.max
+    return lowest(dtype) if how == "amax" else highest(dtype)
 
 
 def is_computed(x: Value, how: str) -> bool:

@@ -15,7 +15,7 @@ from ...affine.form import form_of
 from ...arith import Domain
 from ...runtime.failure import Failure
 from ...target import Gpu
-from ..lower.scope import assume, has_load, inside
+from ..lower.scope import assume, inside
 from ..messages import out_of_range, zero_division
 from .dialect import Dialect
 from .model import SHUFFLE, Barrier, GpuKernel, buffer_bytes
@@ -85,7 +85,7 @@ class Emit:
 
     def is_index(self, e: ir.Expr) -> bool:
         """Whether an expression is made of loops and constants, so that it does not wrap round."""
-        return e.dtype == ir.INDEX and not has_load(e)
+        return e.dtype == ir.INDEX and not ir.has_load(e)
 
     def binary(self, e: ir.Binary) -> str:
         op, dtype = e.op, e.a.dtype
@@ -279,7 +279,7 @@ class Emit:
             return
         if wanted and extent is not None:
             self.put("#pragma unroll")
-        kind = self.index_type if not has_load(s.extent) else "i64"
+        kind = self.index_type if not ir.has_load(s.extent) else "i64"
         self.put(f"for ({kind} {var} = 0; {var} < {self.expr(s.extent)}; ++{var}) {{")
         self.nested(s.body, inside(self.domain, s))
         self.put("}")
@@ -579,7 +579,7 @@ def needs_wide(kernel: GpuKernel) -> bool:
             return True
         if isinstance(e, ir.Binary) and e.a.dtype == ir.INDEX and e.dtype == "bool":
             for x in (e.a, e.b):
-                if not has_load(x) and not isinstance(x, (ir.Var, ir.Const)):
+                if not ir.has_load(x) and not isinstance(x, (ir.Var, ir.Const)):
                     low, high = domain.bounds(x)
                     if low is None or high is None or low < -limit or high >= limit:
                         return True

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 
 from ... import ir
-from ..lower.scope import has_load, is_harmless
+from ..lower.scope import is_harmless
 from .affine import Affine, wrap_int64
 from .emitter import FALSE, TRUE
 from .instructions import Instructions
@@ -103,7 +103,7 @@ class ExpressionEmitter(Instructions):
         if difference.terms or difference.vectors:
             known = False
         else:  # x + 1 > x holds for indices, but not for values in memory, which wrap round
-            known = (a.is_fixed and b.is_fixed) or not (has_load(e.a) or has_load(e.b))
+            known = (a.is_fixed and b.is_fixed) or not (ir.has_load(e.a) or ir.has_load(e.b))
         if known:
             lanes = range(self.lanes) if difference.lane else range(1)
             results = [COMPARE[e.op](difference.const + difference.lane * n, 0) for n in lanes]

@@ -26,7 +26,7 @@ import numpy as np
 from ... import ir
 from ...affine.form import form_of, uses
 from ...affine.values import value_of
-from ..lower.scope import has_load, inside
+from ..lower.scope import inside
 from .affine import Affine
 from .expressions import ExpressionEmitter
 from .values import BYTES
@@ -410,7 +410,7 @@ def describe_product(s: ir.For, is_proved: Callable[[ir.Load | ir.Store], bool])
         return None
     accesses = [store, *[e for e in call.args if isinstance(e, (ir.Load, ir.Store))]]
     indices = [index for access in accesses for index in access.indices]
-    if len(accesses) <= len(call.args) or any(map(has_load, (*tests, *indices))):
+    if len(accesses) <= len(call.args) or any(map(ir.has_load, (*tests, *indices))):
         return None
     if any(uses(test, s.var) for test in tests) or not all(map(is_proved, accesses)):
         return None

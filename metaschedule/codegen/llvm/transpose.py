@@ -29,7 +29,6 @@ from ... import ir
 from ...arith import simplify
 from ...ir import For, Load, Store
 from ..lower.model import INTERLEAVED, TRANSPOSED
-from ..lower.scope import has_load
 from .affine import Affine
 from .values import BYTES, Operand
 
@@ -75,7 +74,7 @@ def find_transposition(emitter: StatementEmitter, rows: For) -> Transposition | 
     if len(columns.body) != 1 or not isinstance(store, Store) or not isinstance(store.value, Load):
         return None
     source = store.value
-    if source.buffer is store.buffer or any(has_load(i) for i in source.indices + store.indices):
+    if source.buffer is store.buffer or any(ir.has_load(i) for i in source.indices + store.indices):
         return None
     emitter.lanes = n
 
@@ -137,7 +136,7 @@ def find_interleaving(emitter: StatementEmitter, rows: For) -> Interleaving | No
     if BYTES[store.buffer.dtype] * lanes > emitter.vector_bytes or store.buffer.dtype == "bool":
         return None
     loads = [e for e in ir.subexpressions(store.value) if isinstance(e, Load)]
-    if any(e.buffer is store.buffer for e in loads) or any(has_load(i) for i in store.indices):
+    if any(e.buffer is store.buffer for e in loads) or any(ir.has_load(i) for i in store.indices):
         return None
     emitter.lanes = lanes
     emitter.env[columns.var] = Affine(0, {}, 1)

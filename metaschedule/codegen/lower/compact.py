@@ -30,7 +30,7 @@ from ...arith import Domain, access_region, conjuncts, contains, relax, simplify
 from ...ir.annotations import STORAGE_ALIGN
 from .accesses import Use, accesses, common_loops
 from .model import kept_loops
-from .scope import has_load, inside
+from .scope import inside
 
 
 def compact_buffers(program: ir.Program) -> ir.Program:
@@ -122,7 +122,7 @@ def box_within(buffer: ir.Buffer, uses: list[Use], depth: int) -> ir.Region | No
     smaller = False
     for (start, extent), size in zip(region.ranges, buffer.shape, strict=True):
         length = ir.as_int(extent)
-        if length is None or length >= size or has_load(start):
+        if length is None or length >= size or ir.has_load(start):
             ranges.append((ir.const(0), ir.const(size)))
         else:
             ranges.append((start, extent))
@@ -217,7 +217,7 @@ def rejoin_digits(
 
 def is_number(value: ir.Expr, digits: dict[ir.Var, int]) -> bool:
     """Whether `value` counts the iterations of some loops from 0, in whatever order."""
-    if has_load(value) or set(ir.free_vars(value)) != set(digits):
+    if ir.has_load(value) or set(ir.free_vars(value)) != set(digits):
         return False
     span = relax(value, dict(digits), Domain())
     counts = span is not None and ir.as_int(span[0]) == 0 and ir.as_int(span[1]) == math.prod(digits.values())

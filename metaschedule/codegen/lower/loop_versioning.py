@@ -28,7 +28,7 @@ from ...arith import Domain, conjuncts, relax, simplify
 from ...ir.annotations import ONE_TAIL, SIZED
 from .flatten import guard_body
 from .model import MOST_TAILS, MOST_VERSIONS, TILE_KINDS
-from .scope import has_load, inside
+from .scope import inside
 
 
 @dataclass(eq=False)
@@ -159,7 +159,7 @@ class _Versions(ir.Rewriter):
 
     def derive_guard(self, cond: ir.Expr, tile: tuple[ir.For, ...]) -> TileGuard | None:
         bound = bound_of(cond)
-        if bound is None or not tile or has_load(bound.value):
+        if bound is None or not tile or ir.has_load(bound.value):
             return None
         used = ir.free_vars(bound.value)
         relaxed: dict[ir.Var, ir.Expr | int] = {f.var: f.extent for f in tile if _among(f.var, used)}

@@ -14,18 +14,14 @@ from ...ir.annotations import SIZED
 
 def inside(domain: Domain, loop: ir.For) -> Domain:
     """`domain` in the body of `loop`."""
-    if has_load(loop.extent) or SIZED.is_on(loop):
+    if ir.has_load(loop.extent) or SIZED.is_on(loop):
         return domain.with_fact(ir.binary(">=", loop.var, 0))
     return domain.with_loop(loop.var, loop.extent)
 
 
 def assume(domain: Domain, cond: ir.Expr) -> Domain:
     """`domain` where `cond` held on entry."""
-    return domain if has_load(cond) else domain.with_fact(cond)
-
-
-def has_load(e: ir.Expr) -> bool:
-    return any(isinstance(x, ir.Load) for x in ir.subexpressions(e))
+    return domain if ir.has_load(cond) else domain.with_fact(cond)
 
 
 def is_harmless(e: ir.Expr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import ir
 from ...arith import Domain, conjuncts, simplify
-from .scope import assume, has_load, inside
+from .scope import assume, inside
 
 
 def simplify_program(program: ir.Program) -> ir.Program:
@@ -33,7 +33,7 @@ class _Simplify(ir.Rewriter):
 
     def condition(self, e: ir.Expr) -> ir.Expr:
         """Values in memory are not indices: arithmetic on them wraps round, which `simplify` ignores."""
-        if not has_load(e):
+        if not ir.has_load(e):
             return drop_implied(simplify(e, self.domain), self.domain)
         if isinstance(e, ir.Binary) and e.op in ("and", "or"):
             a, b = self.condition(e.a), self.condition(e.b)

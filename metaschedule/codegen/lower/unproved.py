@@ -24,7 +24,6 @@ from ... import ir
 from ...affine.constraint import BOUNDS
 from ...arith import Domain, conjuncts, negation
 from ...ir.expr import COMPARISONS
-from .scope import has_load
 
 Interval = tuple[int, int]
 Access = ir.Load | ir.Store
@@ -48,7 +47,7 @@ class Unproved:
             doubtful = access.buffer.name in self.doubtful
             pairs = enumerate(access.indices)
             found = tuple(
-                [n for n, index in pairs if (doubtful or has_load(index)) and not is_inside(access, n)]
+                [n for n, index in pairs if (doubtful or ir.has_load(index)) and not is_inside(access, n)]
             )
             self.known[access] = found
         return found
@@ -119,10 +118,10 @@ class Surroundings:
 
     def _add(self, domain: Domain) -> Domain:
         if self.var is not None and self.extent is not None:
-            if has_load(self.extent):
+            if ir.has_load(self.extent):
                 return domain.with_fact(self.var >= 0)
             return domain.with_loop(self.var, self.extent)
-        if self.cond is not None and not has_load(self.cond):
+        if self.cond is not None and not ir.has_load(self.cond):
             return domain.with_fact(self.cond if self.truth else ~self.cond)
         return domain
 
@@ -224,7 +223,7 @@ class _Source:
 
     def access(self, access: Access, facts: Surroundings) -> None:
         for index, extent in zip(access.indices, access.buffer.shape, strict=True):
-            if has_load(index):
+            if ir.has_load(index):
                 self.interesting = True
             elif not is_within(index, extent, facts):
                 self.doubtful.add(access.buffer.name)
@@ -240,7 +239,7 @@ def accesses(s: ir.Stmt) -> Iterator[Access]:
 
 def is_bound_inside(binding: ir.Expr, extent: ir.Expr, facts: Surroundings) -> bool:
     """Whether an iterator is certainly bound to a value of its range."""
-    if has_load(binding) or has_load(extent):
+    if ir.has_load(binding) or ir.has_load(extent):
         return False
     size = ir.as_int(extent)
     if size is not None:
@@ -300,7 +299,7 @@ class _Lowered:
         doubtful = access.buffer.name in self.result.doubtful
         axes = set(self.result.known.get(access, ()))
         for axis, (index, extent) in enumerate(zip(access.indices, access.buffer.shape, strict=True)):
-            if has_load(index):
+            if ir.has_load(index):
                 low, high = range_of(index, facts)
                 if low < 0 or high >= extent:
                     axes.add(axis)
@@ -316,11 +315,11 @@ def range_of(e: ir.Expr, facts: Surroundings) -> Interval:
     """The least and the largest value that an integer expression can have, wrapped round as it may be."""
     low, high = unconditional(e, facts)
     for op, a, b in facts.comparisons():
-        if not has_load(a) and not has_load(b):
+        if not ir.has_load(a) and not ir.has_load(b):
             continue  # the domain knows
         for x, y, sign in ((a, b, 1), (b, a, -1)):
             if is_same(x, e):
-                other = unconditional(y, Surroundings() if has_load(y) else facts)
+                other = unconditional(y, Surroundings() if ir.has_load(y) else facts)
                 low, high = narrow_interval((low, high), op, sign, other)
     return low, high
 
@@ -357,7 +356,7 @@ def excludes_zero(e: ir.Expr, facts: Surroundings) -> bool:
     for op, a, b in facts.comparisons():
         if op == "!=" and ((ir.as_int(b) == 0 and is_same(a, e)) or (ir.as_int(a) == 0 and is_same(b, e))):
             return True
-    return not has_load(e) and facts.domain.prove(e != 0)
+    return not ir.has_load(e) and facts.domain.prove(e != 0)
 
 
 def contains(outer: Interval, inner: Interval) -> bool:
@@ -377,7 +376,7 @@ def unconditional(e: ir.Expr, facts: Surroundings) -> Interval:
     if isinstance(e, ir.Load):
         data = e.buffer.data
         return (int(data.min()), int(data.max())) if data is not None and data.size else whole
-    if not has_load(e):
+    if not ir.has_load(e):
         low, high = facts.domain.bounds(e)
         return fit_interval((whole[0] if low is None else low, whole[1] if high is None else high), e.dtype)
     if isinstance(e, ir.Binary):

@@ -31,18 +31,14 @@ def signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, 
             del reads[buffer]
     inner = set(block.allocs)
     return (
-        tuple([point(b, i) for b, i in reads.items() if b not in inner]),
-        tuple([point(b, i) for b, i in writes.items() if b not in inner]),
+        tuple([b.region(*i) for b, i in reads.items() if b not in inner]),
+        tuple([b.region(*i) for b, i in writes.items() if b not in inner]),
     )
 
 
 def same_place(known: dict[ir.Buffer, tuple[ir.Expr, ...]], at: ir.Load | ir.Store) -> bool:
     first = known.setdefault(at.buffer, at.indices)
     return first is at.indices or all(map(ir.same_expr, first, at.indices))
-
-
-def point(buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> ir.Region:
-    return ir.Region(buffer, tuple([(index, ONE) for index in indices]))
 
 
 def infer_signature(block: ir.Block) -> ir.Block:

@@ -12,7 +12,7 @@ from ...affine.footprint import Box, whole_box
 from ...affine.view import Interval, View
 from ...arith import Domain
 from ...errors import ScheduleError
-from ...ir import Block, Buffer, as_int
+from ...ir import Block, Buffer, as_int, has_load
 from ..analysis.must_write import find_written_box
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
@@ -23,7 +23,6 @@ from .cache_stage import (
     copy_buffer,
     identity_copy,
     is_never_written,
-    loads_any,
     loads_from,
     path,
     place_after,
@@ -125,7 +124,7 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
             marks=marks,
             help=f"cache for {outer.name!r} as a whole",
         )
-    domain = Domain({it.var: it.extent for it in outer.iters if not loads_any(it.extent)})
+    domain = Domain({it.var: it.extent for it in outer.iters if not has_load(it.extent)})
     ranges: list[tuple[Interval, int | None]] = []
     for (start, extent), size in zip(regions[0].ranges, buffer.shape, strict=True):
         count = as_int(extent)

@@ -18,8 +18,6 @@ from ...ir.buffer import SCOPES
 from ..analysis.effects import touch
 from ..state import ROOT, Key, State
 
-ONE = ir.Const(1, ir.INDEX)
-
 
 def accessed_buffer(block: ir.Block, kind: str, index: int) -> ir.Buffer:
     """The buffer of the region that a block reads or writes as its `index`-th."""
@@ -52,10 +50,6 @@ def loads_from(e: ir.Expr, buffer: ir.Buffer) -> bool:
     if type(e) is ir.Var:
         return False
     return any(type(x) is ir.Load and x.buffer is buffer for x in ir.subexpressions(e))
-
-
-def loads_any(e: ir.Expr) -> bool:
-    return any(type(x) is ir.Load for x in ir.subexpressions(e))
 
 
 def writers(s: State, buffer: ir.Buffer) -> list[Key]:
@@ -169,7 +163,7 @@ def assignment(
     target: ir.Buffer, to: tuple[ir.Expr, ...], source: ir.Buffer, at: tuple[ir.Expr, ...]
 ) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, ...], ir.Body]:
     """The reads, writes and body of `target[to] = source[at]`."""
-    return (point(source, at),), (point(target, to),), (ir.Store(target, to, ir.Load(source, at)),)
+    return (source.region(*at),), (target.region(*to),), (ir.Store(target, to, ir.Load(source, at)),)
 
 
 def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
@@ -190,10 +184,6 @@ def add_copy(s: State, copy: Copy) -> tuple[Key, str]:
     s.set_node(name, ir.Block(name, copy.iters, bindings, *signature_and_body, predicate=tests))
     s.children[name] = ()
     return (s.nest(loops, [name]) if loops else name), name
-
-
-def point(buffer: ir.Buffer, indices: Sequence[ir.Expr]) -> ir.Region:
-    return ir.Region(buffer, tuple([(index, ONE) for index in indices]))
 
 
 # --- other buffers in old places ---

@@ -26,7 +26,7 @@ from ..analysis.index_text import (
 from ..state import Key, State
 from .base import BlockRV, ExprRV, Primitive, Steps, primitive
 from .block_layout import ReorderBlockIterVar, TransformBlockLayout
-from .cache_stage import accessed_buffer, owner_of, point, replace_buffer
+from .cache_stage import accessed_buffer, owner_of, replace_buffer
 
 Number = bool | int | float | str
 
@@ -97,7 +97,7 @@ class TransformLayout(Primitive):
             outside = ir.binary("or", outside, test)
         iters = tuple([ir.Iter(v, ir.const(n)) for v, n in zip(over, new.shape, strict=True)])
         body = (ir.Store(new, over, value),)
-        return ir.Block(f"{old.name}_pad", iters, over, (), (point(new, over),), body, predicate=(outside,))
+        return ir.Block(f"{old.name}_pad", iters, over, (), (new.region(*over),), body, predicate=(outside,))
 
     def apply(self, s: State, plan: LayoutPlan) -> tuple[Any, ...]:
         replace_buffer(s, plan.old, plan.new, Relayout(plan.old, plan.new, plan.map))
@@ -163,7 +163,7 @@ class Relayout(ir.Rewriter):
             return super().region(r)
         starts = [start for start, _ in r.ranges]
         if all(ir.as_int(extent) == 1 for _, extent in r.ranges):
-            return point(self.new, self.indices(starts))
+            return self.new.region(*self.indices(starts))
         within: dict[ir.Var, ir.Expr | int] = {ir.Var("w"): extent for _, extent in r.ranges}
         moved = self.indices([start + w for start, w in zip(starts, within, strict=True)])
         return access_region(self.new, moved, within, self.domain)

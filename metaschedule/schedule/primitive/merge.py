@@ -106,7 +106,7 @@ class Merge(Primitive):
                     marks={loops[0].var: f"{first} iterations", loop.var: f"{extent} iterations"},
                     help="loop_partition cuts off what is too long",
                 )
-        if any(type(x) is ir.Load for x in ir.subexpressions(first)):
+        if ir.has_load(first):
             raise ScheduleError(
                 "the extent is a loaded value, which the loops may change",
                 marks={loops[0].var: f"{first} iterations"},

@@ -91,7 +91,7 @@ def check_copied(s: State, loops: Iterable[ir.Var], reducing: set[ir.Var]) -> No
             continue
         extent = s.resolve(s.extents[var])
         late = leaf_loops_of(s, [extent]) & reducing
-        if late or any(isinstance(x, ir.Load) for x in ir.subexpressions(extent)):
+        if late or ir.has_load(extent):
             raise ScheduleError(
                 f"the extent of {var.name} depends on {'a reduction loop' if late else 'loaded values'}",
                 marks={var: f"its extent is {extent}"},

@@ -135,13 +135,13 @@ class Parts:
         base = ir.substitute(ir.substitute(binding, zeros_inside), zeros_outside)
         inner = self.simple(ir.substitute(binding, zeros_outside) - base)
         low, high = self.domain.bounds(inner)
-        loads = any(isinstance(x, ir.Load) for x in ir.subexpressions(binding))
-        if loads or not is_zero(self.simple(binding - outer - inner)) or low != 0 or high is None:
+        loads = ir.has_load(binding)
+        if loads or not ir.is_zero(self.simple(binding - outer - inner)) or low != 0 or high is None:
             self.refuse(it, binding, "the loops inside and outside do not come apart in it")
         assert high is not None
         size = high + 1
         count = self.simple(outer // size)
-        if not is_zero(self.simple(count * size - outer)):
+        if not ir.is_zero(self.simple(count * size - outer)):
             self.refuse(it, binding, f"{outer} is no multiple of {size}")
         first, last = self.domain.bounds(count)
         if first is None or first < 0 or last is None:
@@ -222,7 +222,3 @@ class Parts:
             loop: ir.For = self.state.nodes[var]
             body = ir.replace_fields(loop, extent=self.state.resolve(loop.extent), body=(body,))
         return Renamed({}).body((body,))
-
-
-def is_zero(e: ir.Expr) -> bool:
-    return isinstance(e, ir.Const) and e.value == 0

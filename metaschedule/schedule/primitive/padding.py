@@ -62,7 +62,7 @@ class PadEinsum(Primitive):
         if any(m < 1 for m in multiples):
             raise ScheduleError(f"padding must be positive, got {multiples}", marks)
         reducer = find_reducer(block)
-        if reducer is None or reducer.ops != ("+",) or not is_zero(reducer.identities[0]):
+        if reducer is None or reducer.ops != ("+",) or not ir.is_zero(reducer.identities[0]):
             raise ScheduleError(f"block {block.name!r} is not a sum that starts from 0", marks)
         found = factors(reducer.terms[0])
         if found is None:
@@ -255,10 +255,6 @@ def factors(term: ir.Expr) -> list[ir.Load | ir.Const] | None:
 def is_mixed(index: ir.Expr, padded: set[ir.Var]) -> bool:
     """Whether an index moves with a padded iterator, and is not that iterator."""
     return not isinstance(index, ir.Var) and any(v in padded for v in ir.free_vars(index))
-
-
-def is_zero(e: ir.Expr) -> bool:
-    return isinstance(e, ir.Const) and e.value == 0
 
 
 class PaddingSteps(Steps):

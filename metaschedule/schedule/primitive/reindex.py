@@ -17,7 +17,7 @@ from ..analysis.must_write import find_stored_indices, own_accesses
 from ..state import ROOT, Key, State
 from .base import BlockRV, Primitive, primitive
 from .cache_copies import CacheRead, check_own_write
-from .cache_stage import Copy, accessed_buffer, add_copy, loads_any, place_after, point
+from .cache_stage import Copy, accessed_buffer, add_copy, place_after
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Reindex(Primitive):
         mentioned = {v for index in indices for v in ir.free_vars(index)}
         used = [it for it in block.iters if it.var in mentioned]
         extents = [ir.as_int(it.extent) for it in used]
-        if len(used) != len(mentioned) or any(loads_any(i) for i in indices) or None in extents:
+        if len(used) != len(mentioned) or any(ir.has_load(i) for i in indices) or None in extents:
             raise ScheduleError(
                 f"block {block.name!r} does not use {buffer.name} by iterators of constant extent alone",
                 marks={block.name: f"{buffer.name}[{', '.join(map(str, indices))}]"},
@@ -183,4 +183,4 @@ class Redirect(ir.Rewriter):
         return super().stmt(s)
 
     def region(self, r: ir.Region) -> ir.Region:
-        return point(self.new, self.indices) if r.buffer is self.old else r
+        return self.new.region(*self.indices) if r.buffer is self.old else r

@@ -18,7 +18,7 @@ from ..instruction_semantics import COMMUTATIVE, put_instruction
 from ..intrinsics import Intrinsic, get_intrinsic
 from ..state import State
 from .base import BlockRV, LoopRV, Primitive, primitive
-from .outer_block import Blockize, BlockizePlan, is_zero, plan_blockize
+from .outer_block import Blockize, BlockizePlan, plan_blockize
 
 
 @dataclass(slots=True)
@@ -233,8 +233,8 @@ class Matcher:
             return False
         if isinstance(wanted, ir.Load) and isinstance(found, ir.Load):
             return self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
-        if type(wanted) is ir.Var or (ir.is_integer(wanted.dtype) and not has_loads(wanted)):
-            return not has_loads(found) and is_zero(self.difference(found, wanted))
+        if type(wanted) is ir.Var or (ir.is_integer(wanted.dtype) and not ir.has_load(wanted)):
+            return not ir.has_load(found) and ir.is_zero(self.difference(found, wanted))
         if type(wanted) is not type(found):
             return False
         if isinstance(wanted, ir.Const) and isinstance(found, ir.Const):
@@ -266,7 +266,9 @@ class Matcher:
         known = self.views.get(param)
         if known is not None:
             at = known.indices(tuple([ir.substitute(e, self.values) for e in wanted]))
-            return known.buffer is buffer and all(is_zero(self.difference(a, b)) for a, b in zip(found, at))
+            return known.buffer is buffer and all(
+                ir.is_zero(self.difference(a, b)) for a, b in zip(found, at)
+            )
         # Dimensions keep their order; those that the parameter lacks must not move. Last ones first.
         places = range(len(found) - 1, -1, -1)
         for chosen in combinations(places, len(wanted)):
@@ -284,10 +286,6 @@ class Matcher:
 
     def difference(self, found: ir.Expr, wanted: ir.Expr) -> ir.Expr:
         return simplify(found - ir.substitute(wanted, self.values), self.where)
-
-
-def has_loads(e: ir.Expr) -> bool:
-    return isinstance(e, ir.Load) or any(map(has_loads, ir.operands(e)))
 
 
 class Implementation(ir.Rewriter):

@@ -19,7 +19,6 @@ from ..analysis.minimal_filter import MOST_POINTS, Matrix, MinimalFilter, minima
 from ..state import ROOT, Key, State
 from .base import BlockRV, LoopRV, Primitive, primitive
 from .block_layout import check_own_loops
-from .cache_stage import point
 
 POINTS = "v_a"  # name of the iterator over points
 PRECISE = ("float32", "float64")  # of the others a filter would leave too few digits
@@ -104,7 +103,7 @@ class Winograd(Primitive):
 
     def product(self, block: ir.Block) -> tuple[ir.Store, tuple[ir.Load, ir.Load]]:
         reducer = find_reducer(block)
-        if reducer is not None and reducer.ops == ("+",) and is_zero(reducer.identities[0]):
+        if reducer is not None and reducer.ops == ("+",) and ir.is_zero(reducer.identities[0]):
             (store,), (term,) = reducer.stores, reducer.terms
             factors = (term.a, term.b) if isinstance(term, ir.Binary) and term.op == "*" else ()
             loads = [e for e in factors if isinstance(e, ir.Load)]
@@ -175,10 +174,6 @@ class Winograd(Primitive):
         return tuple(keys)
 
 
-def is_zero(e: ir.Expr) -> bool:
-    return isinstance(e, ir.Const) and e.value == 0
-
-
 def around(s: State, key: Key) -> Key:
     """Loops over the iterators of a block, which are bound to them."""
     block: ir.Block = s.nodes[key]
@@ -194,10 +189,10 @@ def unbound(
     store: ir.Store,
     init: tuple[ir.Store, ...] = (),
 ) -> ir.Block:
-    regions = tuple([point(load.buffer, load.indices) for load in reads])
+    regions = tuple([load.buffer.region(*load.indices) for load in reads])
     bindings = tuple([ir.const(0) for _ in iters])
     return ir.Block(
-        name, tuple(iters), bindings, regions, (point(store.buffer, store.indices),), (store,), init
+        name, tuple(iters), bindings, regions, (store.buffer.region(*store.indices),), (store,), init
     )
 
 

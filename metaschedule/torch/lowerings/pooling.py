@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,12 +73,8 @@ class Windows:
         return tuple(index)
 
 
-def lowest(dtype: str) -> float:
-    return -math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[0]
-
-
 def pool_max(windows: Windows) -> te.Tensor:
-    source = windows.source(lowest(windows.x.dtype))
+    source = windows.source(ir.lowest(windows.x.dtype))
     return te.compute(
         windows.shape, lambda *i: te.max(source[windows.index(i)], axis=windows.axes), name="max_pool"
     )
@@ -88,7 +83,7 @@ def pool_max(windows: Windows) -> te.Tensor:
 def max_positions(windows: Windows) -> te.Tensor:
     """Where each window's largest element is, counted over the input's pooled dimensions: the first of equal
     ones, the last NaN, and never a place in the padding."""
-    source = windows.source(lowest(windows.x.dtype))
+    source = windows.source(ir.lowest(windows.x.dtype))
     outside = ir.integer_limits(ir.INDEX)[1]
 
     def element(*i: ir.Expr) -> ir.Expr:
@@ -115,7 +110,7 @@ def larger(a: tuple[ir.Expr, ir.Expr], b: tuple[ir.Expr, ir.Expr]) -> tuple[ir.E
 
 
 LARGEST = te.reducer(
-    larger, lambda dtype, index: (lowest(dtype), ir.integer_limits(index)[1]), name="largest"
+    larger, lambda dtype, index: (ir.lowest(dtype), ir.integer_limits(index)[1]), name="largest"
 )
 
 

@@ -3,7 +3,6 @@ but quadratic, for rows so short that torch's way is no faster."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,10 +60,7 @@ def later(better: str) -> Any:
         return te.select(keep, x, y), te.select(keep, i, j)
 
     def identity(dtype: str, index: str) -> tuple[float, int]:
-        worst = math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[1]
-        if better == ">":
-            worst = -math.inf if ir.is_float(dtype) else ir.integer_limits(dtype)[0]
-        return worst, -1  # loses every tie
+        return ir.lowest(dtype) if better == ">" else ir.highest(dtype), -1  # loses every tie
 
     return te.reducer(combine, identity, name="later")
 

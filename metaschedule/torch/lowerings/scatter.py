@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ... import te
-from ...ir import INDEX, Expr, const, is_float
+from ...ir import INDEX, Expr, const, highest, is_float, lowest
 from ..dtypes import accumulator
 from ..lowering import Kind, NotLowered, lowers
 from .pointwise import broadcast, broadcast_shape, element_of
@@ -250,14 +250,6 @@ class Sources:
             return combine(te.select(self.aims_at(i, k), own, const(nothing, dtype)), axis=k)
 
         return te.compute(self.x.shape, element, name="combined")
-
-
-def lowest(dtype: str) -> float:
-    return -math.inf if is_float(dtype) else torch.iinfo(getattr(torch, dtype)).min
-
-
-def highest(dtype: str) -> float:
-    return math.inf if is_float(dtype) else torch.iinfo(getattr(torch, dtype)).max
 
 
 Both = Callable[[Expr, Expr], Expr]
