@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from .. import ir
 from ..affine.constraint import bound_of, remainders
 from ..arith import conjuncts
+from ..codegen.gpu.pipeline import chunks_ahead
 from ..codegen.lower.lanes import REDUCTIONS
 from ..codegen.lower.model import kept_loops, resolve_kind, share_copies, spend_copies
 from ..codegen.lower.predicate_padding import predicate_padding
@@ -25,11 +26,13 @@ from .movement import INFINITE, UNKNOWN_EXTENT, Movement, Movements, part
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop around a store; `kind` is what the code generator makes of it."""
+    """A loop around a store; `kind` is what the code generator makes of it, `ahead` how many iterations ahead
+    it fetches into shared memory."""
 
     var: ir.Var
     extent: int
     kind: str
+    ahead: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -179,7 +182,7 @@ class _Walk:
             return None  # nothing in it runs
         if extent == 1:
             return self.inside(s.body, key)
-        loop = Loop(s.var, extent, s.kind)
+        loop = Loop(s.var, extent, s.kind, chunks_ahead(s, extent))
         if s.kind != "serial":
             loop.kind = resolve_kind(s.kind, known, [x.kind for x in self.loops])
         self.loops.append(loop)

@@ -103,7 +103,7 @@ TENSORIZE: Annotation[str] = Annotation(
 )  # fmt: skip
 DOUBLE_BUFFER: Annotation[bool | int] = Annotation(
     "double_buffer", (bool, int), "loop", "GpuTiling, people", "lowering (`codegen/gpu/pipeline.py`)",
-    "what the loop fetches into shared memory is fetched an iteration ahead, into another half",
+    "what the loop fetches into shared memory is fetched so many iterations ahead, each into its own part",
 )  # fmt: skip
 
 ANNOTATIONS: dict[str, Annotation[Any]] = {

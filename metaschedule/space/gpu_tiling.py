@@ -9,6 +9,7 @@ At the end the results, or the element-wise stage that follows, are written by t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .. import ir
@@ -43,7 +44,7 @@ class GpuTiling:
     """Tile by `structure`: its first three S are blocks, virtual threads and threads.
 
     Drawn are the factors of every level, which need not divide, the vector width of each fetch, by how much
-    rows of shared memory are padded, whether the next chunk is fetched ahead, and how far loops are
+    rows of shared memory are padded, how many chunks are fetched ahead, and how far loops are
     unrolled. Forks: stages that an operand comes from (padding) are computed while it is fetched, or are
     kernels of their own.
     """
@@ -85,7 +86,9 @@ class GpuTiling:
                 sch.compute_inline(sch.get_block(name))
             sch.compute_at(fetch, terms[-1])
             self.fetch(sch, fetch, lanes, gpu)
-        sch.annotate(terms[-1], DOUBLE_BUFFER.key, sch.sample_categorical([0, 1], [0.5, 0.5]))
+        # Each chunk ahead takes as much shared memory again; more than one, where nobody waits for copies.
+        ahead, often = ([0, 1, 2, 3], [0.4, 0.3, 0.2, 0.1]) if gpu.asynchronous else ([0, 1], [0.5, 0.5])
+        sch.annotate(terms[-1], DOUBLE_BUFFER.key, sch.sample_categorical(ahead, often))
         steps = self.unroll_steps
         sch.annotate(block, UNROLL.key, sch.sample_categorical(steps, [1 / len(steps)] * len(steps)))
         sch.decompose_reduction(block, terms[0])
@@ -170,13 +173,20 @@ class GpuTiling:
             # Rows of whole vectors; longer by an element, or by a vector, they begin in other banks.
             unit = max(2, 2 * gpu.vector_bytes // item)
             pad = sch.sample_categorical([0, 1, unit // 2], [0.5, 0.25, 0.25])
-            sch.storage_align(fetch, 0, len(buffer.shape) - 2, unit, pad)
+            sch.storage_align(fetch, 0, axis_of_rows(buffer, unit), unit, pad)
         whole = fuse(sch, sch.get_loops(fetch, len(node.iters)))
         width = sch.sample_categorical(widths, [1 / len(widths)] * len(widths))
         _, own, vector = sch.split(whole, [None, sch.get_extent(lanes), width])
         sch.bind(own, "threadIdx.x")
         sch.vectorize(vector)
         sch.annotate(fetch, CLAIMED.key, "GpuTiling")
+
+
+def axis_of_rows(buffer: ir.Buffer, unit: int) -> int:
+    """The axis whose rows are padded: the last whose rows have so many elements. Three channels would become
+    eight."""
+    longer = [n for n in range(len(buffer.shape) - 1) if math.prod(buffer.shape[n + 1 :]) >= unit]
+    return longer[-1] if longer else 0
 
 
 def is_permutation(found: Vars, block: ir.Block) -> bool:

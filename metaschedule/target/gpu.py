@@ -67,6 +67,7 @@ class Gpu:
     vector_bytes: int = 16  # the widest load or store of a thread
     launch_seconds: float = 3e-6  # until an empty kernel has run
     max_private: int = 1 << 40  # bytes that the threads of a block have for themselves, together
+    asynchronous: bool = False  # copies to shared memory without registers, which threads need not wait for
     # What compilers for it make of loads: how many values of unrolled loops they load ahead, how many loads
     # from shared memory are on their way at once (AMD's return in no order with scalar loads, so that all are
     # waited for), and the clocks of a multiprocessor that a load in a branch of its own takes (0: it is

@@ -71,6 +71,7 @@ SM: dict[str, dict[str, Any]] = {
         ),
     },
     "sm_80": {
+        "asynchronous": True,
         "load_units": 32,
         "max_shared_optin": 163 * KIB,
         "shared": 164 * KIB,
@@ -97,6 +98,7 @@ SM: dict[str, dict[str, Any]] = {
         ),
     },
     "sm_86": {
+        "asynchronous": True,
         "load_units": 16,
         "max_shared_optin": 99 * KIB,
         "shared": 100 * KIB,
@@ -122,6 +124,7 @@ SM: dict[str, dict[str, Any]] = {
         ),
     },
     "sm_89": {
+        "asynchronous": True,
         "load_units": 16,
         "max_shared_optin": 99 * KIB,
         "shared": 100 * KIB,
@@ -147,6 +150,7 @@ SM: dict[str, dict[str, Any]] = {
         ),
     },
     "sm_90": {
+        "asynchronous": True,
         "load_units": 32,
         "max_shared_optin": 227 * KIB,
         "shared": 228 * KIB,

@@ -23,6 +23,9 @@ CASES: dict[str, tuple[list[Expr], dict[Var, int], list[Expr]]] = {
     "digits that do not divide": ([f // 4, f % 4], {f: 10}, []),
     "overlapping tiles": ([i * 6 + j * 4 + k], {i: 5, j: 2, k: 4}, [j * 4 + k < 7]),
     "no condition": ([(f // 4) * 3 + f % 4], {f: 16}, []),
+    "digits of a large number": ([f // 448, f // 2 % 224, f % 2], {f: 103040}, []),
+    "large digits that do not reach": ([f // 448, f // 2 % 223, f % 2], {f: 10304}, []),
+    "digits, and a part of them": ([f // 669, f // 3 % 223, f % 3, i], {f: 4000, i: 2}, [f < 3900]),
     "a remainder alone": ([f % 4], {f: 16}, [f < 5]),
     "all of a remainder": ([f % 4], {f: 16}, [f < 4]),
 }

@@ -7,11 +7,13 @@ import random
 import pytest
 
 import metaschedule as ms
+from metaschedule.codegen.gpu.lower import lower_gpu
 from metaschedule.errors import ScheduleError
 from metaschedule.schedule import Schedule
 from metaschedule.space import Space
 from metaschedule.space.gpu_tiling import GpuTiling
 from metaschedule.space.thread_tile import ThreadTile
+from metaschedule.target import resolve
 
 TARGET = "cuda:sm_86"
 
@@ -63,6 +65,21 @@ def test_most_draws_are_kernels() -> None:
         except ScheduleError:
             pass
     assert good >= 10
+
+
+@pytest.mark.parametrize("inlined", [True, False], ids=["padding inlined", "padding before"])
+def test_shared_memory_has_room_for_a_chunk(inlined: bool) -> None:
+    """Of a convolution with stride 2 in tiles that do not divide, over taps in chunks that do not; the kernel
+    that pads before it has none."""
+    program = ms.workloads.create("C2D", n=1, h=57, w=57, ci=3, co=16, k=7, s=2, p=3)
+    sketch = ms.space.default(TARGET).sketches(program)[0 if inlined else 1]
+    tiles = [[1, 2, 4, 8], [1, 2, 1, 1], [1, 2, 1, 1], [1, 1, 2, 2], [2, 1, 1], [1, 2, 1]]
+    sites = list(sketch.decisions)
+    sch = sketch.with_decisions(dict(zip(sites, tiles, strict=False))).apply(program)
+    kernels = lower_gpu(sch.program, resolve(TARGET)).kernels
+    assert [len(kernel.shared) for kernel in kernels] == ([2] if inlined else [0, 2])
+    assert kernels[-1].shared_bytes < 24_000
+    ms.space.default(TARGET).check(sch)
 
 
 def test_a_wrong_structure_is_refused() -> None:

@@ -121,6 +121,10 @@ template <int BYTES> HELPER void ms_copy_async(void* to, const void* from) {
   unsigned place = (unsigned)__cvta_generic_to_shared(to);
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(place), "l"(from), "n"(BYTES) : "memory");
 }
+template <int UNDER_WAY> HELPER void ms_copies_arrive() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" :: "n"(UNDER_WAY) : "memory");
+}
 #endif
 """
 UNARY = [

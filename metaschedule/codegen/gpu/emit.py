@@ -50,9 +50,8 @@ class Emit:
         self.depth = 1
         self.temporaries = 0
         self.checked = False
-        # Copies from memory to shared memory without registers: sm_80 and later have them.
-        arch = gpu.arch if gpu is not None and dialect.name == "cuda" else ""
-        self.asynchronous = bool(kernel.ahead) and arch[3:].isdigit() and int(arch[3:]) >= 80
+        has_copies = gpu is not None and gpu.asynchronous and dialect.name == gpu.language
+        self.asynchronous = has_copies and bool(kernel.ahead)
         self.stored = {s.buffer for s in ir.walk(kernel.program) if isinstance(s, ir.Store)}
 
     # --- expressions ---
@@ -212,7 +211,7 @@ class Emit:
     def stmt(self, s: ir.Stmt) -> None:
         if isinstance(s, Barrier):
             if self.asynchronous:
-                self.put('asm volatile("cp.async.wait_all;" ::: "memory");')
+                self.put(f"ms_copies_arrive<{s.under_way}>();")
             self.put(self.dialect.barrier)
         elif isinstance(s, ir.Store):
             self.put(f"{self.target(s)} = {self.stored_value(s)};")

@@ -20,7 +20,7 @@ from ..lower.unroll import unroll_annotated
 from .barriers import place_barriers
 from .merge import cut_axes, find_axes, merge_axes
 from .model import THREADS, Axes, GpuKernel, buffer_bytes, refuse
-from .pipeline import double_buffers
+from .pipeline import pipeline_loops
 from .reductions import split_cross_thread
 from .storage import place_local, place_shared, promote_shared
 from .vthreads import sink_vthreads
@@ -75,7 +75,7 @@ def lower_statement(
     flat = simplify_program(flat)
     flat = place_shared(flat, own, source)
     flat = promote_private(flat, own)
-    check_shared([b for b in flat.allocs if b.scope == "shared"], target, part)
+    check_shared(buffers_in(flat, "shared"), target, part)
     axes = cut_axes(axes, flat)
     body: ir.Body = ()
     for s in flat.body:
@@ -83,10 +83,10 @@ def lower_statement(
     merged = simplify_program(ir.replace_fields(flat, body=join_axes(body)))
     merged = place_local(merged, axes, own, source, instance_buffers(lowered))
     merged = sink_vthreads(merged, axes)
-    check_private([b for b in merged.allocs if b.scope == "local"], axes, target, part)
+    check_private(buffers_in(merged, "local"), axes, target, part)
     merged = simplify_program(hoist_conditions(merged))
-    merged, ahead = double_buffers(merged)
-    check_shared([b for b in merged.allocs if b.scope == "shared"], target, part)
+    merged, ahead = pipeline_loops(merged)
+    check_shared(buffers_in(merged, "shared"), target, part)
     if synced:
         merged = place_barriers(merged, axes, source)
     used = buffers_of(merged)
@@ -179,6 +179,12 @@ def check_shared(buffers: list[ir.Buffer], target: Target, source: ir.Program) -
             },
             "smaller tiles",
         )
+
+
+def buffers_in(program: ir.Program, scope: str) -> list[ir.Buffer]:
+    """The buffers of a scope that the kernel uses: of a program with several kernels not those of the others."""
+    used = buffers_of(program)
+    return [b for b in program.allocs if b.scope == scope and b in used]
 
 
 def buffers_of(program: ir.Program) -> set[ir.Buffer]:

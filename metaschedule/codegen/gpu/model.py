@@ -28,12 +28,17 @@ SHUFFLE = "shuffle_down"
 
 
 class Barrier(ir.Stmt):
-    """All threads of a block wait for each other, and then see what each has written."""
+    """All threads of a block wait for each other, and then see what each has written, and what asynchronous
+    copies have. With `under_way` only older ones: the copies since the last such barrier are a group, and so
+    many of the last groups need not have arrived."""
 
-    __slots__ = ()
+    __slots__ = ("under_way",)
+
+    def __init__(self, under_way: int = 0) -> None:
+        self.under_way = under_way
 
     def __str__(self) -> str:
-        return "barrier()"
+        return f"barrier(under_way={self.under_way})" if self.under_way else "barrier()"
 
 
 def is_shuffle(s: ir.Stmt) -> bool:

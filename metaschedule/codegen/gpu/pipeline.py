@@ -1,14 +1,15 @@
-"""Double buffers: the next chunk is fetched into shared memory while threads compute with the present one.
+"""Software pipelines: chunks are fetched into shared memory while threads compute with an earlier one.
 
-    for k in range(n):                     fetch(0) into S[0]; barrier
+    for k in range(n):                     fetch(0) into S[0]; ... fetch(a - 1) into S[a - 1]; barrier
         fetch(k) into S         -->        for k in range(n):
-        barrier                                if k + 1 < n: fetch(k + 1) into S[(k + 1) % 2]
-        compute(k) from S                      compute(k) from S[k % 2]
+        barrier                                if k + a < n: fetch(k + a) into S[(k + a) % (a + 1)]
+        compute(k) from S                      compute(k) from S[k % (a + 1)]
         barrier                                barrier
 
-A loop asks for it by its annotation `double_buffer`. It stays as it is where that would be wrong: the fetch
-must come first, only copy from memory that the kernel does not write, and nobody else may use its buffers.
-On NVIDIA's devices from sm_80 on the copies of a fetch are asynchronous (`emit.py`).
+A loop asks for `a` by its annotation `double_buffer`, which is 1 for two buffers. It stays as it is where
+that would be wrong: the fetch must come first, only copy from memory that the kernel does not write, and
+nobody else may use its buffers. Where copies are asynchronous (`Gpu.asynchronous`), the barrier of iteration
+k waits for what was fetched for k + 1; the `a - 1` fetches after that are still under way.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ... import ir
 from ...ir.annotations import DOUBLE_BUFFER
 from .model import Barrier
 
-ALIGNMENT = 16  # bytes, of each half: the widest load
+ALIGNMENT = 16  # bytes, of each chunk: the widest load
 
 
-def double_buffers(program: ir.Program) -> tuple[ir.Program, set[ir.Buffer]]:
-    """The program with double buffers where loops ask for them, and those buffers."""
+def pipeline_loops(program: ir.Program) -> tuple[ir.Program, set[ir.Buffer]]:
+    """The program with pipelines where loops ask for them, and the buffers that are filled ahead."""
     pipeline = Pipeline(program)
     body = pipeline.body(program.body)
     if not pipeline.new:
@@ -36,19 +37,23 @@ class Pipeline(ir.Rewriter):
         self.new: dict[ir.Buffer, ir.Buffer] = {}
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
-        if not isinstance(s, ir.For) or not DOUBLE_BUFFER.get(s) or s.fixed_extent in (None, 0, 1):
+        extent = s.fixed_extent if isinstance(s, ir.For) else None
+        if not isinstance(s, ir.For) or not extent or (count := chunks_ahead(s, extent)) < 1:
             return super().stmt(s)
         fetch, compute = self.cut(s)
         if not fetch or not compute:
             return super().stmt(s)
         own = stored(fetch)
-        halves = {b: double(b) for b in own}
-        self.new |= halves
-        first = Half(halves, ir.const(0)).body(ir.Substitute({s.var: ir.const(0)}).body(fetch))
-        ahead = s.var + 1
-        later = Half(halves, ahead % 2).body(ir.Substitute({s.var: ahead}).body(fetch))
-        now = Half(halves, s.var % 2).body(compute)
-        body = (ir.If(ir.binary("<", ahead, s.extent), later), *now, Barrier())
+        chunks = {b: repeat(b, count + 1) for b in own}
+        self.new |= chunks
+        first: ir.Body = ()
+        for n in range(count):
+            at = ir.const(n)
+            first += Chunk(chunks, at).body(ir.Substitute({s.var: at}).body(fetch))
+        ahead = s.var + count
+        later = Chunk(chunks, ahead % (count + 1)).body(ir.Substitute({s.var: ahead}).body(fetch))
+        now = Chunk(chunks, s.var % (count + 1)).body(compute)
+        body = (ir.If(ir.binary("<", ahead, s.extent), later), *now, Barrier(count - 1))
         return (*first, Barrier(), ir.replace_fields(s, body=body, annotations={}))
 
     def cut(self, s: ir.For) -> tuple[ir.Body, ir.Body]:
@@ -73,26 +78,31 @@ def stored(body: ir.Body) -> set[ir.Buffer]:
     return {x.buffer for x in ir.walk(body) if isinstance(x, ir.Store)}
 
 
-def double(b: ir.Buffer) -> ir.Buffer:
-    """A buffer with room for two chunks."""
+def chunks_ahead(s: ir.For, extent: int) -> int:
+    """How many iterations ahead a loop fetches: no further than to its end."""
+    return min(int(DOUBLE_BUFFER.get(s) or 0), extent - 1)
+
+
+def repeat(b: ir.Buffer, count: int) -> ir.Buffer:
+    """A buffer with room for so many chunks."""
     unit = max(1, ALIGNMENT // ir.numpy_dtype(b.dtype).itemsize)
     size = -(-b.room // unit) * unit
-    return ir.replace_fields(b, shape=(2, *b.shape), layout=ir.Layout((size, *b.strides)))
+    return ir.replace_fields(b, shape=(count, *b.shape), layout=ir.Layout((size, *b.strides)))
 
 
-class Half(ir.Rewriter):
-    """Accesses to one half of double buffers."""
+class Chunk(ir.Rewriter):
+    """Accesses to one chunk of repeated buffers."""
 
-    def __init__(self, halves: dict[ir.Buffer, ir.Buffer], which: ir.Expr) -> None:
-        self.halves, self.which = halves, which
+    def __init__(self, chunks: dict[ir.Buffer, ir.Buffer], which: ir.Expr) -> None:
+        self.chunks, self.which = chunks, which
 
     def expr(self, e: ir.Expr) -> ir.Expr:
         e = ir.map_operands(e, self.expr)
-        if isinstance(e, ir.Load) and e.buffer in self.halves:
-            return ir.Load(self.halves[e.buffer], (self.which, *e.indices))
+        if isinstance(e, ir.Load) and e.buffer in self.chunks:
+            return ir.Load(self.chunks[e.buffer], (self.which, *e.indices))
         return e
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
-        if isinstance(s, ir.Store) and s.buffer in self.halves:
-            return ir.Store(self.halves[s.buffer], (self.which, *self.exprs(s.indices)), self.expr(s.value))
+        if isinstance(s, ir.Store) and s.buffer in self.chunks:
+            return ir.Store(self.chunks[s.buffer], (self.which, *self.exprs(s.indices)), self.expr(s.value))
         return s if isinstance(s, Barrier) else super().stmt(s)

@@ -3,8 +3,9 @@
 Blocks run one after the other in a random order. Between two barriers the threads of a block do, too; each
 has its own registers. Every element notes which threads have touched it since the last barrier, so that a
 race is found in whatever order it did not show: one thread writes what another touches in the same interval,
-or one block what another touches at all. Elements that are read before anything was written, and indices
-outside of their buffers, are errors as in the interpreter, whose expressions these are.
+or one block what another touches at all. What a pipeline fetches has arrived when a barrier says so, whoever
+reads it. Elements that are read before anything was written, and indices outside of their buffers, are
+errors as in the interpreter, whose expressions these are.
 """
 
 from __future__ import annotations
@@ -54,13 +55,15 @@ def simulate(
 
 
 class Touched:
-    """Who has touched the elements of a tensor: the interval of the last write and read, and the thread."""
+    """Who has touched the elements of a tensor: the interval of the last write and read, and the thread; and
+    in which group of copies each was written."""
 
-    __slots__ = ("read_at", "read_by", "wrote_at", "wrote_by")
+    __slots__ = ("group", "read_at", "read_by", "wrote_at", "wrote_by")
 
     def __init__(self, size: int) -> None:
         self.wrote_at, self.read_at = np.full(size, -1), np.full(size, -1)
         self.wrote_by, self.read_by = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.group = np.zeros(size, np.int64)
 
 
 class Simulation(Interpreter):
@@ -70,7 +73,8 @@ class Simulation(Interpreter):
     def __init__(self, kernel: GpuKernel, memory: Memory, rng: random.Random) -> None:
         super().__init__(dict(memory), lanes=False)
         self.kernel, self.rng = kernel, rng
-        self.interval, self.thread, self.block_number, self.base = 0, 0, 0, 0
+        self.interval, self.thread, self.base = 0, 0, 0
+        self.group, self.arrived = 1, 0  # of copies: that which is filled, and the last one that is there
         self.touched: dict[TensorMemory, Touched] = {}
         self.runs: dict[int, Callable[[], None]] = {}
         self.local = [b for b in kernel.program.allocs if b.scope == "local"]
@@ -117,7 +121,11 @@ class Simulation(Interpreter):
             if (read_at == self.interval and seen.read_by[at] != me) or 0 <= read_at < foreign:
                 raise self.race(buffer, at, "read")
             seen.wrote_at[at], seen.wrote_by[at] = self.interval, me
+            seen.group[at] = self.group if buffer in self.kernel.ahead else 0
         else:
+            if seen.group[at] > self.arrived:
+                name = element(buffer, indices_at(buffer, at))
+                raise RaceError(f"{name} is read while it may still be under way")
             several = read_at == self.interval and seen.read_by[at] != me
             seen.read_at[at], seen.read_by[at] = self.interval, SEVERAL if several else me
 
@@ -158,6 +166,8 @@ class Simulation(Interpreter):
             waiting = []
             if isinstance(s, Barrier):
                 self.interval += 1
+                self.arrived = max(self.arrived, self.group - s.under_way)
+                self.group += 1
             elif isinstance(s, ir.Store):
                 self.shuffle(s, threads, own)
             elif isinstance(s, ir.For):

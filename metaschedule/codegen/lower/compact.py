@@ -142,10 +142,11 @@ def _region(a: Use, depth: int) -> ir.Region:
 
 @dataclass
 class Clipped:
-    """An access whose guards have become extents of loops, but for `guards`. `offsets` are its indices in
-    `box`, over `extents`."""
+    """An access whose guards have become extents of loops, but for `guards`. `indices` and `offsets`, those
+    in `box`, are over `extents`."""
 
     box: ir.Region
+    indices: list[ir.Expr]
     offsets: list[ir.Expr]
     extents: dict[ir.Var, int]
     guards: list[tuple[ir.Expr, int]]
@@ -162,39 +163,80 @@ def clip(a: Use, depth: int, lanes: bool = True) -> Clipped:
     domain = _domain(a.loops)
     inner: dict[ir.Var, ir.Expr | int] = {f.var: f.extent for f in a.loops[depth:]}
     box = access_region(a.buffer, a.indices, inner, domain)
-    offsets = [
-        simplify(ir.binary("-", index, start), domain)
-        for index, (start, _) in zip(a.indices, box.ranges, strict=True)
-    ]
+    starts = [start for start, _ in box.ranges]
+    offsets = [simplify(ir.binary("-", i, start), domain) for i, start in zip(a.indices, starts, strict=True)]
+    indices = list(a.indices)
     extents = {f.var: n for f in a.loops[depth:] if (n := f.fixed_extent) is not None}
+    numbers: list[Number] = []
     left: list[tuple[ir.Expr, int]] = []
     vectors = {f.var for f in a.loops if f.kind == "vectorized"}
-    for value, limit in guard_limits(a):
+    guards = guard_limits(a)
+    for place, (value, limit) in enumerate([*guards, *divided_numbers(offsets, extents)]):
         split = {v: extents[v] for v in ir.free_vars(value) if v in extents}
-        if not lanes and not vectors.isdisjoint(split):
-            left.append((value, limit))
-            continue
-        if not split or not 0 < limit < math.prod(split.values()) or not is_number(value, split):
-            left.append((value, limit))
-            continue
-        whole = ir.Var("w")
-        new = [_Replace(value, whole).expr(offset) for offset in offsets]
-        if any(v in split for offset in new for v in ir.free_vars(offset)):
-            new = [rejoin_digits(offset, value, split, whole, limit) for offset in offsets]
-        if any(v in split for offset in new for v in ir.free_vars(offset)):
-            left.append((value, limit))
+        is_guard = place < len(guards)
+        new, whole = None, ir.Var("w")
+        number = Number(value, split, whole, limit)
+        if (
+            (lanes or vectors.isdisjoint(split))
+            and split
+            and 0 < limit <= math.prod(split.values()) - is_guard
+            and is_number(value, split)
+        ):
+            new = number.replace(offsets)
+        if new is None:
+            left += [(value, limit)] if is_guard else []
             continue
         offsets = new
+        numbers.append(number)
         extents = {v: n for v, n in extents.items() if v not in split} | {whole: limit}
-    if len(left) < len(guard_limits(a)):
+    if numbers:
+        around = _domain(a.loops[:depth])
+        for var, size in extents.items():
+            around = around.with_loop(var, size)
+        for number in numbers:
+            indices = number.replace(indices) or indices
+            left = [((number.replace([value]) or [value])[0], limit) for value, limit in left]
+        indices = [simplify(index, around) for index in indices]
+        left = [(simplify(value, around), limit) for value, limit in left]
         ranges: list[tuple[ir.Expr, ir.Expr]] = []
-        for (start, extent), offset in zip(box.ranges, offsets, strict=True):
-            span = relax(offset, dict(extents), Domain())
-            ranges.append(
-                (start, span[1]) if span is not None and ir.as_int(span[0]) == 0 else (start, extent)
-            )
+        for n, (start, extent) in enumerate(box.ranges):
+            span = relax(offsets[n], dict(extents), Domain())
+            first = None if span is None else ir.as_int(span[0])
+            if span is None or first is None:
+                ranges.append((start, extent))
+                continue
+            offsets[n] = simplify(offsets[n] - first, around)
+            ranges.append((simplify(start + first, domain), span[1]))
         box = ir.Region(a.buffer, tuple(ranges))
-    return Clipped(box, offsets, extents, left)
+    return Clipped(box, indices, offsets, extents, left)
+
+
+def divided_numbers(offsets: list[ir.Expr], extents: dict[ir.Var, int]) -> list[tuple[ir.Expr, int]]:
+    """The sums that offsets divide, with how far they count if no guard says so: 57344 for
+    (q * 1024 + r) // 1792 of q < 56, r < 1024."""
+    found: dict[ir.Expr, int] = {}
+    for e in (x for offset in offsets for x in ir.subexpressions(offset)):
+        if isinstance(e, ir.Binary) and e.op in ("//", "%") and isinstance(e.a, ir.Binary):
+            digits = [extents[v] for v in ir.free_vars(e.a) if v in extents]
+            found[e.a] = math.prod(digits)
+    return sorted(found.items(), key=lambda pair: -pair[1])  # those of most digits have the others in them
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number below `limit` that some loops count, as one loop: `value` of `digits` is `whole`."""
+
+    value: ir.Expr
+    digits: dict[ir.Var, int]
+    whole: ir.Var
+    limit: int
+
+    def replace(self, exprs: list[ir.Expr]) -> list[ir.Expr] | None:
+        """Expressions of the number instead of its digits; None if one cannot be written so."""
+        new = [_Replace(self.value, self.whole).expr(e) for e in exprs]
+        if any(v in self.digits for e in new for v in ir.free_vars(e)):
+            new = [rejoin_digits(e, self.value, self.digits, self.whole, self.limit) for e in exprs]
+        return None if any(v in self.digits for e in new for v in ir.free_vars(e)) else new
 
 
 def rejoin_digits(
@@ -276,8 +318,17 @@ def writes_first(uses: list[Use], depth: int) -> bool:
     written = union([_region(a, depth) for a in opening], domain)
     if len(opening) > 1:  # a union of boxes may cover more than the boxes do
         written = _region(opening[0], depth)
-    needed = union([_region(a, depth) for a in reads], domain)
+    needed = within(union([_region(a, depth) for a in reads], domain), written)
     return contains(written, needed, domain)
+
+
+def within(needed: ir.Region, written: ir.Region) -> ir.Region:
+    """A region that is read, where all of a dimension is written: reads are inside of their buffer."""
+    ranges: list[tuple[ir.Expr, ir.Expr]] = []
+    for there, here, size in zip(needed.ranges, written.ranges, needed.buffer.shape, strict=True):
+        whole = ir.as_int(here[0]) == 0 and (ir.as_int(here[1]) or 0) >= size
+        ranges.append(here if whole else there)
+    return ir.Region(needed.buffer, tuple(ranges))
 
 
 def is_dense(a: Use, depth: int) -> bool:
@@ -296,7 +347,7 @@ def is_dense(a: Use, depth: int) -> bool:
     return all(
         any(
             limit >= size and ir.same_expr(value, index)
-            for index, size in zip(a.indices, a.buffer.shape, strict=True)
+            for index, size in zip(clipped.indices, a.buffer.shape, strict=True)
         )
         for value, limit in clipped.guards
     )

@@ -49,7 +49,7 @@ class GpuEstimate:
             shared = of_kernel[2] >= of_kernel[3]
             of_kernel[2], of_kernel[3] = np.where(shared, both, 0.0), np.where(shared, 0.0, both)
         dram = of_kernel[5] / gpu.dram_bandwidth * gpu.clock
-        latency = of_kernel[6] * np.ceil(blocks / self.occupancy.resident)
+        latency = self.overlap(of_kernel[6]) * np.ceil(blocks / self.occupancy.resident)
         self.store_clocks = of_store
         self.clocks = np.concatenate([of_kernel[:5] * blocks, dram[None], latency[None]])
         self.bound = self.clocks.argmax(axis=0) if self.clocks.size else np.zeros(0, dtype=int)
@@ -84,8 +84,20 @@ class GpuEstimate:
         l2 = self.traffic.l2.sum(axis=1) / (gpu.l2_bandwidth / gpu.clock / gpu.multiprocessors)
         return [arithmetic, issue, shared, l1, l2]
 
+    def overlap(self, latency: np.ndarray) -> np.ndarray:
+        """Clocks of a warp, per kernel, where it does not wait for chunks that are fetched ahead until it is
+        through with those before: `n` chunks of a warp that computes for `c` clocks and waits for `w`, with
+        `a` of them under way, take n * max(c, w / a)."""
+        if not self.gpu.asynchronous:
+            return latency
+        t = self.table
+        waits = self.per_kernel(np.where(t.ahead > 0, self.waits, 0.0))
+        left = self.per_kernel(np.where(t.ahead > 0, self.waits / np.maximum(1.0, t.ahead), 0.0))
+        return np.maximum(latency - waits, left)
+
     def latency(self, t: GpuTable) -> np.ndarray:
-        """Clocks that one warp takes for a store, were it alone."""
+        """Clocks that one warp takes for a store, were it alone. What of them it waits for memory is in
+        `waits`."""
         gpu, tile, traffic = self.gpu, self.tile, self.traffic
         interval = max(1.0, gpu.warp * gpu.issues / gpu.rate("float32"))
         issue = tile.arithmetic * interval + tile.memory + tile.overhead
@@ -102,7 +114,9 @@ class GpuEstimate:
         wait = np.maximum(wait, of_shared * gpu.latency_shared / gpu.shared_ahead)
         first = np.where(of_global > 0, longest, 0.0) + np.where(of_shared > 0, gpu.latency_shared, 0.0)
         barrier = np.where(t.scope[:, 0] == SHARED, 2 * BARRIER, 0.0)
-        return tile.trips * (np.maximum(np.maximum(issue, chain), wait) + first / tile.together + barrier)
+        busy = np.maximum(issue, chain)
+        self.waits = tile.trips * (np.maximum(wait - busy, 0.0) + first / tile.together)
+        return tile.trips * (np.maximum(busy, wait) + first / tile.together + barrier)
 
     def describe(self, kernel: int) -> dict[str, float]:
         """Milliseconds of each part, of one kernel."""

@@ -31,7 +31,7 @@ class Occupancy:
                     before = boxes.get(key, (0.0, 0.0))
                     boxes[key] = (max(before[0], float(held[s, a])), 0.0)
                 elif t.scope[s, a] == SHARED:
-                    size = float(t.local_size[s, a])
+                    size = float(t.local_size[s, a]) * (1 + float(t.ahead[s]) if a == 0 else 1.0)
                     boxes[key] = (0.0, max(boxes.get(key, (0.0, 0.0))[1], size))
                 elif t.scope[s, a] == GLOBAL and key not in seen:
                     seen.add(key)

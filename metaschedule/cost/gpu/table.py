@@ -26,7 +26,7 @@ SHARED_BYTES = 16 << 10
 
 class GpuTable(Table):
     """`axis[s, l]` is what loop `l` of store `s` is bound to, `weight` by how much its digit counts in the
-    linear number of the thread or block. `kernel[s]` numbers the kernels of all programs, `owner_of_kernel`
+    linear number of the thread or block; `ahead[s]` how many chunks ahead a store fills shared memory. `kernel[s]` numbers the kernels of all programs, `owner_of_kernel`
     says whose each is, `threads` and `blocks` how many it has."""
 
     def __init__(self, programs: Sequence[Program | Schedule]) -> None:
@@ -42,6 +42,8 @@ class GpuTable(Table):
         self.own = (self.axis == OWN) | (self.axis == VIRTUAL)
         self.place_buffers()
         self.align_rows()
+        fetches = [max([loop.ahead for loop in row.nest.loops], default=0) for row in self.rows_of_stores]
+        self.ahead = np.where(self.scope[:, 0] == SHARED, np.array(fetches, dtype=float), 0.0)
 
     def number_kernels(self) -> None:
         known: dict[tuple[int, int], int] = {}

@@ -54,6 +54,15 @@ def test_chunks_are_fetched_ahead_without_registers() -> None:
     assert "cp.async" not in older
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 3])
+def test_barriers_wait_for_the_next_chunk_alone(ahead: int) -> None:
+    nvrtc()
+    exe = ms.build(candidate(ahead=ahead), target=TARGET)
+    assert isinstance(exe, DeviceExecutable)
+    assert next(iter(exe.resources().values()))["spilled"] == 0
+    assert re.findall(r"cp\.async\.wait_group (\d)", exe.source("ptx")) == ["0", str(ahead - 1)]
+
+
 def test_the_inner_loop_has_no_bank_conflicts() -> None:
     gpu = TARGET.gpu
     assert gpu is not None

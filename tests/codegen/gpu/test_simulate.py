@@ -11,11 +11,13 @@ import pytest
 
 import metaschedule as ms
 from metaschedule.codegen.gpu.lower import LoweredGpu, lower_gpu
+from metaschedule.codegen.gpu.model import Barrier
 from metaschedule.codegen.gpu.simulate import RaceError, simulate
 from metaschedule.errors import ScheduleError
 from metaschedule.interpreter import InterpreterError
 from metaschedule.target import resolve
 from tests.codegen.gpu.mutants import mutate
+from tests.codegen.gpu.schedules import tiled_product
 
 TARGET = resolve("cuda:sm_80")
 TINY = {
@@ -114,6 +116,40 @@ def test_a_missing_barrier_is_a_race() -> None:
     assert np.array_equal(simulate(lower_gpu(program, TARGET), program, data), data[::-1])
     with pytest.raises(InterpreterError, match="no barrier|before it was written"):
         simulate(lower_gpu(program, TARGET, synced=False), program, data)
+
+
+def pipelined_product(ahead: int) -> ms.Schedule:
+    program = ms.workloads.create("GMM", b=1, n=16, m=16, k=40)
+    sch = tiled_product(program, tile=16, side=4)
+    _, chunks, *_ = sch.get_loops(sch.get_block("matmul"))
+    sch.annotate(chunks, "double_buffer", ahead)
+    return sch
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3, 4, 9])
+def test_chunks_have_arrived(ahead: int) -> None:
+    sch = pipelined_product(ahead)
+    program = sch.state.original
+    lowered = lower_gpu(sch.program, TARGET)
+    (kernel,) = lowered.kernels
+    chunks = min(ahead, 4) + 1  # of five iterations
+    assert {b.shape[0] for b in kernel.shared} == {chunks}
+    waits = [s.under_way for s in ms.ir.walk(kernel.program) if isinstance(s, Barrier)]
+    assert waits == [0, chunks - 2]
+    inputs = inputs_of(program)
+    found = simulate(lowered, program, *inputs, seed=ahead)
+    assert np.allclose(found, ms.interpret(program, *inputs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3])
+def test_chunks_that_are_under_way_are_not_read(ahead: int) -> None:
+    sch = pipelined_product(ahead)
+    lowered = lower_gpu(sch.program, TARGET)
+    for barrier in ms.ir.walk(lowered.kernels[0].program):
+        if isinstance(barrier, Barrier):
+            barrier.under_way += 1
+    with pytest.raises(RaceError, match="under way"):
+        simulate(lowered, sch.state.original, *inputs_of(sch.state.original))
 
 
 def test_blocks_are_not_ordered() -> None:
