@@ -37,8 +37,11 @@ def default(target: Target | str = "native") -> Space:
             ApplyCustomRule(),
             InlineConstants(),
             AutoInline(),
+            Winograd(),
+            UnrollTransforms(),
             CrossThreadReduction(),
             GpuTiling(),
+            RandomComputeLocation(),
             AutoBind(),
         ]
         return Space(modules=modules, checks=[BuildableOnGpu()], target=machine, name="gpu")

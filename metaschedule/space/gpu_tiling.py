@@ -76,7 +76,7 @@ class GpuTiling:
         sch.reorder(*blocks, *terms, *virtual, *threads, *[loop for level in inner for loop in level])
         grid = fuse(sch, blocks)
         sch.bind(grid, "blockIdx.x")
-        self.follow(sch, result, grid, [factors[var] for var in axes])
+        self.follow(sch, result, grid, [factors[var] for var in axes if var in factors])
         sch.bind(fuse(sch, virtual), "vthread.x")
         lanes = fuse(sch, threads)
         sch.bind(lanes, "threadIdx.x")
@@ -99,13 +99,16 @@ class GpuTiling:
     def split(
         self, sch: Schedule, block: BlockRV, gpu: Gpu
     ) -> tuple[list[list[LoopRV]], dict[ir.Var, tuple[ExprRV, ExprRV]]]:
-        """The loops of every level; and for each spatial iterator its virtual threads and its threads."""
+        """The loops of every level; and for each spatial iterator that a block has several values of, its
+        virtual threads and its threads."""
         node: ir.Block = sch.get(block)
         pairs = list(zip(node.iters, sch.get_loops(block), strict=True))
         levels: list[list[LoopRV]] = [[] for _ in self.structure]
+        batch = batch_iterators(node)
+        levels[0] += [loop for it, loop in pairs if it.var in batch]
         factors: dict[ir.Var, tuple[ExprRV, ExprRV]] = {}
         for kind in ("spatial", "reduce"):
-            mine = [(it.var, loop) for it, loop in pairs if it.kind == kind]
+            mine = [(it.var, loop) for it, loop in pairs if it.kind == kind and it.var not in batch]
             loops = tuple([loop for _, loop in mine])
             places = [n for n, letter in enumerate(self.structure) if letter == kind[0].upper()]
             taken: tuple[ExprRV, ...] = ()
@@ -180,6 +183,20 @@ class GpuTiling:
         sch.bind(own, "threadIdx.x")
         sch.vectorize(vector)
         sch.annotate(fetch, CLAIMED.key, "GpuTiling")
+
+
+def batch_iterators(block: ir.Block) -> set[ir.Var]:
+    """The iterators over independent problems: all operands and the result move with them, in no dimension
+    that neighbours are in. Nothing is read again along them, so that a block takes one problem. One iterator
+    at least is not among them."""
+    store = find_only_store(block)
+    assert store is not None
+    accesses = [list(x.indices) for x in (store, *loads(block)) if x.indices]
+    moved = [{v for index in indices for v in ir.free_vars(index)} for indices in accesses]
+    last = {v for indices in accesses for v in ir.free_vars(indices[-1])}
+    spatial = [it.var for it in block.iters if it.kind == "spatial"]
+    found = {v for v in spatial if v not in last and all(v in own for own in moved)}
+    return found if len(found) < len(spatial) else set()
 
 
 def axis_of_rows(buffer: ir.Buffer, unit: int) -> int:

@@ -9,6 +9,8 @@ in registers lies between input and output.
         [window = 0; where it is inside: window = padded input]    vectors
         for j, i (unrolled): rows[j, i] = chosen by i
         for i, j (unrolled): columns[i, j] = chosen by j
+
+On a GPU each thread transforms a tile of one channel, in registers.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from .. import ir
 from ..ir.annotations import CLAIMED, ONE_TAIL, SKIP_ZEROS
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..target import Target
+from .auto_bind import draw_threads
 from .block_predicates import (
     attempt,
     consumers,
@@ -31,7 +34,7 @@ from .block_predicates import (
     loads,
 )
 from .inline import transposes
-from .stage import parallel_outside
+from .stage import fuse, parallel_outside
 from .zeros import is_padding
 
 Position = tuple[ir.Var, int]  # an iterator, or its remainder by a size (0: the iterator itself)
@@ -94,8 +97,9 @@ def unroll(sch: Schedule, block: BlockRV, first: ir.Block, target: Target) -> No
     node: ir.Block = sch.get(block)
     along = find_vector_iterator(node)
     assert along is not None
-    lanes = target.lanes(node.writes[0].buffer.dtype)
-    tile = choices(node) | positions_read(node, first) | {along: lanes}
+    tile = choices(node) | positions_read(node, first)
+    if target.gpu is None:
+        tile |= {along: target.lanes(node.writes[0].buffer.dtype)}
     outside: dict[LoopRV, int] = {}  # with extents
     inside: dict[ir.Var, LoopRV] = {}
     for it, loop in zip(node.iters, sch.get_loops(block)):
@@ -107,19 +111,25 @@ def unroll(sch: Schedule, block: BlockRV, first: ir.Block, target: Target) -> No
         else:
             whole, inside[it.var] = sch.split(loop, [None, tile[it.var]])
             outside[whole] = -(-size // tile[it.var])
-    unrolled = [loop for v, loop in inside.items() if v is not along]
-    sch.reorder(*outside, *unrolled, inside[along])
-    parallel_outside(sch, list(outside), list(outside.values()), target)
+    own = sorted(inside, key=lambda v: v is along)
+    sch.reorder(*outside, *[inside[v] for v in own])
+    if target.gpu is None:
+        parallel_outside(sch, list(outside), list(outside.values()), target)
+    else:
+        blocks, threads = sch.split(fuse(sch, list(outside)), [None, draw_threads(sch, target.gpu)])
+        sch.bind(blocks, "blockIdx.x")
+        sch.bind(threads, "threadIdx.x")
     around = sch.get_loops(block)[: -len(inside)]
-    sch.annotate(around[0], ONE_TAIL.key, 1)
-    finish(sch, block, [*unrolled, inside[along]])
+    if target.gpu is None:
+        sch.annotate(around[0], ONE_TAIL.key, 1)
+    finish(sch, block, [inside[v] for v in own], target)
     windows = [b.name for b in producers(sch, first) if is_stage(b) and not transposes(b)]
     for stage in map(sch.get_block, (first.name, *windows)):
         sch.compute_at(stage, around[-1])
         sch.set_scope(stage, 0, "local")
-        if is_padding(sch.get(stage)):
+        if is_padding(sch.get(stage)) and target.gpu is None:
             sch.annotate(stage, SKIP_ZEROS.key, 1)
-        finish(sch, stage, sch.get_loops(stage)[len(around) :])
+        finish(sch, stage, sch.get_loops(stage)[len(around) :], target)
 
 
 def positions_read(node: ir.Block, first: ir.Block) -> dict[ir.Var, int]:
@@ -133,9 +143,10 @@ def positions_read(node: ir.Block, first: ir.Block) -> dict[ir.Var, int]:
     return {at[0]: at[1] or size for at, size in found if at}
 
 
-def finish(sch: Schedule, block: BlockRV, loops: list[LoopRV]) -> None:
-    *others, columns = loops
-    for loop in others:
+def finish(sch: Schedule, block: BlockRV, loops: list[LoopRV], target: Target) -> None:
+    """Write positions out; on a CPU, around vectors."""
+    for loop in loops if target.gpu is not None else loops[:-1]:
         sch.unroll(loop)
-    sch.vectorize(columns)
+    if target.gpu is None:
+        sch.vectorize(loops[-1])
     sch.annotate(block, CLAIMED.key, "UnrollTransforms")

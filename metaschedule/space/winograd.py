@@ -60,8 +60,8 @@ class Filter:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Forks: the last dimension in which a convolution can be filtered so, in tiles of the best size; and the
-    last two."""
+    """Forks: the last dimension in which a convolution can be filtered so, in tiles of the best size (on CPUs:
+    its stages are scheduled here); and the last two."""
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)
@@ -69,7 +69,7 @@ class Winograd:
         if columns is None or not has_reuse(node) or not has_plain_loops(sch, block) or is_sparse(sch, node):
             return [sch]
         made: list[Schedule] = []
-        for chosen in filters(node, columns, target)[:1]:
+        for chosen in filters(node, columns, target)[:1] if target.gpu is None else ():
             for columns_first in (False, True):
                 made += attempt(sch, schedule_filter, block, chosen, columns_first, target)
         for tiles in tiles_of(node, target):

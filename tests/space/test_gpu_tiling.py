@@ -33,7 +33,7 @@ def test_the_structure_does_not_depend_on_decisions() -> None:
     program = ms.workloads.create("C2D", n=1, h=11, w=9, ci=3, co=18, k=3, s=2, p=1)
     space, rng = ms.space.default(TARGET), random.Random(0)
     sketches = space.sketches(program)
-    assert len(sketches) == 2  # padding while fetching, and as a kernel of its own
+    assert len(sketches) == 3  # padding while fetching, for several chunks, and as a kernel of its own
     for sketch in sketches:
         shapes = {len(sketch.apply(program, rng=rng).program.body) for _ in range(8)}
         assert len(shapes) == 1
@@ -72,7 +72,7 @@ def test_shared_memory_has_room_for_a_chunk(inlined: bool) -> None:
     """Of a convolution with stride 2 in tiles that do not divide, over taps in chunks that do not; the kernel
     that pads before it has none."""
     program = ms.workloads.create("C2D", n=1, h=57, w=57, ci=3, co=16, k=7, s=2, p=3)
-    sketch = ms.space.default(TARGET).sketches(program)[0 if inlined else 1]
+    sketch = ms.space.default(TARGET).sketches(program)[0 if inlined else -1]
     tiles = [[1, 2, 4, 8], [1, 2, 1, 1], [1, 2, 1, 1], [1, 1, 2, 2], [2, 1, 1], [1, 2, 1]]
     sites = list(sketch.decisions)
     sch = sketch.with_decisions(dict(zip(sites, tiles, strict=False))).apply(program)
@@ -80,6 +80,44 @@ def test_shared_memory_has_room_for_a_chunk(inlined: bool) -> None:
     assert [len(kernel.shared) for kernel in kernels] == ([2] if inlined else [0, 2])
     assert kernels[-1].shared_bytes < 24_000
     ms.space.default(TARGET).check(sch)
+
+
+def test_a_block_has_one_problem_of_a_batch() -> None:
+    program = ms.workloads.create("GMM", b=6, n=16, m=16, k=8)
+    space, rng = ms.space.default(TARGET), random.Random(0)
+    (sketch,) = space.sketches(program)
+    for _ in range(4):
+        (kernel,) = lower_gpu(sketch.apply(program, rng=rng).program, resolve(TARGET)).kernels
+        assert kernel.grid[0] % 6 == 0
+        assert all(b.shape[-3] == 1 for b in kernel.shared)
+
+
+def test_padding_is_computed_for_some_chunks_by_the_threads_of_their_block() -> None:
+    program = ms.workloads.create("C2D", n=1, h=11, w=9, ci=3, co=18, k=3, s=2, p=1)
+    located = ms.space.default(TARGET).sketches(program)[1]
+    (site,) = [i for i in located.instructions if i.primitive.op == "sample_compute_location"]
+    assert site.primitive.moves
+    sch = located.apply(program)
+    (kernel,) = lower_gpu(sch.program, resolve(TARGET)).kernels
+    assert {b.name for b in kernel.shared} >= {"pad_shared", "W_shared"}
+    threads = sch.get(sch.get_loops(sch.get_block("pad"))[-1])
+    assert (threads.kind, threads.fixed_extent) == ("threadIdx.x", kernel.threads)
+
+
+def test_convolutions_are_filtered_by_tiles() -> None:
+    """Winograd: both transforms, a product for each point, and the transform of the results."""
+    program = ms.workloads.create("C2D", n=1, h=14, w=13, ci=16, co=64, k=3, s=1, p=1)
+    space = ms.space.default(TARGET)
+    sketch = space.sketches(program)[0]
+    assert [i.primitive.op for i in sketch.instructions].count("winograd") == 2
+    sch = sketch.apply(program)
+    space.check(sch)
+    data, weights, products, results = lower_gpu(sch.program, resolve(TARGET)).kernels
+    assert [len(k.shared) for k in (data, weights, products, results)] == [0, 0, 2, 0]
+    assert data.local
+    assert weights.local
+    assert results.local
+    assert products.grid[0] % 36 == 0  # a block takes one point of 6 x 6
 
 
 def test_a_wrong_structure_is_refused() -> None:

@@ -182,7 +182,7 @@ def check_shared(buffers: list[ir.Buffer], target: Target, source: ir.Program) -
 
 
 def buffers_in(program: ir.Program, scope: str) -> list[ir.Buffer]:
-    """The buffers of a scope that the kernel uses: of a program with several kernels not those of the others."""
+    """The buffers of a scope that the kernel uses; a program may have others, of other kernels."""
     used = buffers_of(program)
     return [b for b in program.allocs if b.scope == scope and b in used]
 

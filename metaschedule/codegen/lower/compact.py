@@ -30,7 +30,7 @@ from ...arith import Domain, access_region, conjuncts, contains, relax, simplify
 from ...ir.annotations import STORAGE_ALIGN
 from .accesses import Use, accesses, common_loops
 from .model import kept_loops
-from .scope import inside
+from .scope import assume, inside
 
 
 def compact_buffers(program: ir.Program) -> ir.Program:
@@ -318,8 +318,22 @@ def writes_first(uses: list[Use], depth: int) -> bool:
     written = union([_region(a, depth) for a in opening], domain)
     if len(opening) > 1:  # a union of boxes may cover more than the boxes do
         written = _region(opening[0], depth)
-    needed = within(union([_region(a, depth) for a in reads], domain), written)
-    return contains(written, needed, domain)
+    regions = [_region(a, depth) for a in reads]
+    if contains(written, within(union(regions, domain), written), domain):
+        return True
+    # What guards say of the loops outside may be in the indices of what they guard already.
+    return all(is_written(written, region, a, depth) for a, region in zip(reads, regions, strict=True))
+
+
+def is_written(written: ir.Region, needed: ir.Region, a: Use, depth: int) -> bool:
+    """Whether a region has all that a guarded access reads."""
+    outside = {f.var for f in a.loops[:depth]}
+    domain = _domain(a.loops[:depth])
+    for test in (c for guard in a.guards for c in conjuncts(guard)):
+        if outside.issuperset(ir.free_vars(test)):
+            domain = assume(domain, test)
+    there = ir.Region(written.buffer, tuple([(simplify(s, domain), n) for s, n in written.ranges]))
+    return contains(there, within(needed, there), domain)
 
 
 def within(needed: ir.Region, written: ir.Region) -> ir.Region:

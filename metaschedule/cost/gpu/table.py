@@ -26,8 +26,9 @@ SHARED_BYTES = 16 << 10
 
 class GpuTable(Table):
     """`axis[s, l]` is what loop `l` of store `s` is bound to, `weight` by how much its digit counts in the
-    linear number of the thread or block; `ahead[s]` how many chunks ahead a store fills shared memory. `kernel[s]` numbers the kernels of all programs, `owner_of_kernel`
-    says whose each is, `threads` and `blocks` how many it has."""
+    linear number of the thread or block; `ahead[s]` how many chunks ahead a store fills shared memory.
+    `kernel[s]` numbers the kernels of all programs, `owner_of_kernel` says whose each is, `threads` and
+    `blocks` how many it has."""
 
     def __init__(self, programs: Sequence[Program | Schedule]) -> None:
         super().__init__(programs)

@@ -29,11 +29,12 @@ class ComputeLocation(Distribution):
     The support is -1 and every n for which compute_at at the n-th loop around all consumers is legal now.
     requires:  1. the block exists
     A block that cannot be moved (an output, for one) has the support [-1]. With `outermost`, only so many of
-    the loops are candidates.
+    the loops are candidates; with `moves`, -1 is none.
     """
 
     block: BlockRV
     outermost: int = 0
+    moves: bool = False
 
     def at(self, s: State) -> Locations:
         block = s.block(self.block)
@@ -48,7 +49,7 @@ class Locations(ComputeLocation):
     __slots__ = ("candidates", "node", "state")
 
     def __init__(self, of: ComputeLocation, state: State, node: Block, candidates: list[Var]) -> None:
-        self.block, self.outermost = of.block, of.outermost
+        self.block, self.outermost, self.moves = of.block, of.outermost, of.moves
         self.state, self.node, self.candidates = state, node, candidates
 
     def support(self) -> Sequence[int]:
@@ -58,7 +59,7 @@ class Locations(ComputeLocation):
         if type(decision) is not int or not -1 <= decision < len(self.candidates):
             return False
         if decision < 0:
-            return True
+            return not self.moves
         try:
             plan_compute_at(self.state, self.node, self.candidates[decision], True)
         except ScheduleError:
@@ -69,7 +70,10 @@ class Locations(ComputeLocation):
         # Try candidates in random order instead of listing the support: each is as likely.
         order = list(range(-1, len(self.candidates)))
         rng.shuffle(order)
-        return next(n for n in order if self.valid(n))
+        found = next((n for n in order if self.valid(n)), None)
+        if found is None:
+            raise ScheduleError(f"block {self.node.name!r} can be computed at no loop of its consumers")
+        return found
 
     def outcome(self, s: State, decision: int) -> tuple[Any, ...]:
         return (STAY if decision < 0 else self.candidates[decision],)

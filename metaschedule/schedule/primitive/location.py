@@ -18,7 +18,7 @@ class LocationSteps(Steps):
         self.run(ReverseComputeAt(block, loop, preserve_unit_loops))
 
     def sample_compute_location(
-        self, block: BlockRV, outermost: int = 0, decision: int | None = None
+        self, block: BlockRV, outermost: int = 0, decision: int | None = None, moves: bool = False
     ) -> LoopRV:
         """A loop for compute_at, drawn from those where it is legal; see `ComputeLocation`."""
-        return self.sample(ComputeLocation(block, outermost), decision)[0]
+        return self.sample(ComputeLocation(block, outermost, moves), decision)[0]

@@ -16,7 +16,7 @@ from tests.codegen.gpu.schedules import nvrtc
 
 TARGET = resolve("cuda:sm_86")
 # 16 x 16 threads, each with 2 x 2 virtual threads of 4 x 4 results; chunks of 2 x 4 terms, all unrolled.
-DECISIONS = [[1, 16, 16], [1, 4, 4], [1, 1, 1], [1, 2, 2], [4], [2], 2, 2, 0, 2, 0, 3]
+DECISIONS = [[16, 16], [4, 4], [1, 1], [2, 2], [4], [2], 2, 2, 0, 2, 0, 3]
 
 
 def candidate(ahead: int = 0) -> ms.Schedule:
