@@ -58,7 +58,7 @@ def place(sch: Schedule, block: BlockRV, first: int, target: Target) -> None:
 
 
 def place_in_kernel(sch: Schedule, block: BlockRV) -> None:
-    """Compute a stage within the kernel that all of its consumers are in, outside of the loops over threads."""
+    """Compute a stage in the kernel that all of its consumers are in, outside of the loops over threads."""
     user = consumers(sch, block)[0]
     around = sch.get_loops(sch.get_block(user.name))
     kinds = [sch.get(loop).kind for loop in around]

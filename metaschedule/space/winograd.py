@@ -60,8 +60,8 @@ class Filter:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Forks: the last dimension in which a convolution can be filtered so, in tiles of the best size (on CPUs:
-    its stages are scheduled here); and the last two."""
+    """Forks: the last dimension in which a convolution can be filtered so, in tiles of the best size; and the
+    last two. The former schedules its stages, for CPUs alone."""
 
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         node: Block = sch.get(block)

@@ -100,6 +100,23 @@ def test_an_output_stays() -> None:
     assert (sch.state.nodes, sch.state.children) == (nodes, children)
 
 
+def test_a_block_that_moves_does_not_stay() -> None:
+    program = fused_convolution()
+    sch = Schedule(program)
+    block = sch.get_block("pad")
+    distribution = ComputeLocation(block, outermost=3, moves=True).at(sch.state)
+    assert distribution.support() == [0, 1, 2]
+    sch.compute_at(block, sch.sample_compute_location(block, 3, moves=True))
+    check(sch, program)
+
+
+def test_sample_compute_location_refuses_an_output_that_is_to_move() -> None:
+    sch = Schedule(fused_convolution())
+    block = sch.get_block("relu")
+    message = refusal(sch.sample_compute_location, block, moves=True)
+    assert "block 'relu' can be computed at no loop of its consumers" in message
+
+
 def test_sample_compute_location_refuses_decisions_that_are_illegal() -> None:
     sch = Schedule(fused_convolution())
     block = sch.get_block("pad")
@@ -108,7 +125,7 @@ def test_sample_compute_location_refuses_decisions_that_are_illegal() -> None:
             sch.sample_compute_location, block, decision=decision
         )
     message = refusal(sch.sample_compute_location, sch.get_block("relu"), decision=0)
-    assert message == "0 is no decision of sample_compute_location(block=b1, outermost=0)"
+    assert message == "0 is no decision of sample_compute_location(block=b1, outermost=0, moves=False)"
 
 
 def test_sample_compute_location_refuses_a_block_that_is_gone() -> None:
