@@ -19,21 +19,26 @@ from metaschedule.errors import ScheduleError
 from metaschedule.runtime.gpu import DeviceExecutable
 from metaschedule.target import resolve
 from tests.codegen.gpu.schedules import nvrtc, opencl
+from tests.conftest import LONG
 from tests.space.candidates import random_inputs
 from tests.space.test_candidates import SMALL
 from tests.space.test_sketches import TWELVE
 
 CASES = [(name, config) for name in TWELVE for config in SMALL[name]]
+# Enough channels for Winograd, in tiles that do not divide.
+FILTERED = {"n": 1, "h": 7, "w": 6, "ci": 16, "co": 33, "k": 3, "s": 1, "p": 1}
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
 
 
-def draw(program: ms.ir.Program, target: str, count: int, seed: int = 0) -> Iterator[ms.Schedule]:
-    """So many candidates that the space accepts."""
+def draw(
+    program: ms.ir.Program, target: str, count: int, seed: int = 0, sketches: str = ""
+) -> Iterator[ms.Schedule]:
+    """So many candidates that the space accepts, of the sketches that have a step of a name."""
     space, rng = ms.space.default(target), random.Random(seed)
-    sketches = space.sketches(program)
+    found = [sketch for sketch in space.sketches(program) if sketches in str(sketch)]
     while count:
         try:
-            sch = rng.choice(sketches).apply(program, rng=rng)
+            sch = rng.choice(found).apply(program, rng=rng)
             space.check(sch)
         except ScheduleError:
             continue
@@ -74,6 +79,13 @@ def test_a_candidate_runs_on_opencl(name: str) -> None:
     opencl()
     program = ms.workloads.create(name, **SMALL[name][0])
     for sch in draw(program, "opencl", 1):
+        run_on_opencl(program, sch)
+
+
+def test_filtered_convolutions_run_on_opencl() -> None:
+    opencl()
+    program = ms.workloads.create("C2D", **FILTERED)
+    for sch in draw(program, "opencl", 60 if LONG["long"] else 2, sketches="winograd"):
         run_on_opencl(program, sch)
 
 
