@@ -23,9 +23,6 @@ class Form(NamedTuple):
     const: int
 
 
-ZERO = Form((), 0)
-
-
 def form_of(e: ir.Expr) -> Form:
     """An index as a sum."""
     if type(e) is ir.Var:

@@ -7,7 +7,6 @@ certain.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,14 +76,6 @@ class IndexMap:
         """Whether different indices within `shape` certainly have different images."""
         found = self.analysis(shape)
         return found is not None and found.injective
-
-    def is_bijective(self, shape: Sequence[int]) -> bool:
-        """Whether, besides, every index within `output_shape` is certainly an image."""
-        try:
-            extents = self.output_shape(shape)
-        except ValueError:
-            return False
-        return math.prod(extents) == math.prod(shape) and self.is_injective(shape)
 
     def inverse(self, shape: Sequence[int]) -> IndexMap:
         """The map from images back to indices. On what is no image it gives anything."""

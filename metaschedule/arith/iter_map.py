@@ -39,10 +39,6 @@ class IterationMap:
     loops: Loops
     order: tuple[tuple[int, tuple[tuple[int, Digit], ...]], ...]  # which binding gives which digits
 
-    @property
-    def bijective(self) -> bool:
-        return self.injective and self.surjective
-
     def solve(self, values: Sequence[Expr]) -> dict[Var, Expr]:
         """The loop variables, given the values of the bindings (of an injective map)."""
         if not self.injective:
@@ -67,7 +63,7 @@ def iteration_map(bindings: Sequence[Expr], extents: Mapping[Var, int]) -> Itera
     """How `bindings` map the points of the loops `extents`.
 
     >>> i, j = Var("i"), Var("j")
-    >>> iteration_map([i * 4 + j], {i: 8, j: 4}).bijective
+    >>> iteration_map([i * 4 + j], {i: 8, j: 4}).surjective
     True
     >>> iteration_map([i * 3 + j], {i: 8, j: 4}).injective
     False

@@ -172,9 +172,3 @@ def split(p: Poly, atom: Atom) -> tuple[Poly, Poly] | None:
         else:
             return None
     return factor, rest
-
-
-def replace(p: Poly, atom: Atom, value: Poly) -> Poly | None:
-    """p with a factor replaced by a polynomial (not inside composites), if p is linear in it."""
-    parts = split(p, atom)
-    return None if parts is None else add(multiply(parts[0], value), parts[1])

@@ -1,8 +1,7 @@
 """Boxes: what an access touches while loops run, and how boxes relate.
 
 `relax` bounds one index over some loops by expressions of the others; `access_region` does so
-for every dimension. `contains` and `are_disjoint` are proofs, False meaning "not proved"; `union`
-covers.
+for every dimension. `contains` is a proof, False meaning "not proved"; `union` covers.
 
 Refuses: an index it cannot bound becomes the whole dimension. A box says nothing of holes: the
 even elements of a row are the row.
@@ -265,23 +264,3 @@ def contains(outer: ir.Region, inner: ir.Region, domain: Domain) -> bool:
     ):
         return True
     return is_empty(small, domain)
-
-
-def are_disjoint(a: ir.Region, b: ir.Region, domain: Domain) -> bool:
-    """Whether two regions certainly share no element."""
-    if a.buffer is not b.buffer:
-        return True
-    first, second = polys(a, domain), polys(b, domain)
-    for (start, end), (other, other_end) in zip(first, second):
-        if always("<=", poly.add(end, other, -1), domain) or always(
-            "<=", poly.add(other_end, start, -1), domain
-        ):
-            return True
-        single = (
-            poly.as_constant(poly.add(end, start, -1))
-            == 1
-            == poly.as_constant(poly.add(other_end, other, -1))
-        )
-        if single and always("!=", poly.add(start, other, -1), domain):
-            return True
-    return is_empty(first, domain) or is_empty(second, domain)

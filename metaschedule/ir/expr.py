@@ -36,7 +36,6 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
 BITWISE = ("&", "|", "^", "<<", ">>")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 LOGICAL = ("and", "or")
-UNARY = ("-", "not", "~")
 
 # Function name -> number of arguments. All take and return floats, except where `call` says otherwise.
 FUNCTIONS = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from index_expressions import I, J, K, M, N, Point, domains, evaluate, integers, points
 
 from metaschedule import ir
-from metaschedule.arith import Domain, access_region, are_disjoint, contains, relax, union
+from metaschedule.arith import Domain, access_region, contains, relax, union
 
 A = ir.Buffer("A", (128, 64))
 V = ir.Buffer("V", (128,))
@@ -80,19 +80,6 @@ def test_contains() -> None:
     assert contains(V.region((0, 1)), V.region((N, 0)), d)
 
 
-def test_disjoint() -> None:
-    d = Domain({I: 8, J: 4})
-    assert are_disjoint(V.region((I * 4, 4)), V.region(((I + 1) * 4, 4)), d)
-    assert not are_disjoint(V.region((I * 4, 5)), V.region(((I + 1) * 4, 4)), d)
-    assert are_disjoint(V.region(I * 2), V.region(N * 2 + 1), d)
-    assert are_disjoint(V.region(0), A.region(0, 0), d)
-    assert are_disjoint(V.region((I, N)), V.region((I + N, N)), d)
-    other = ir.Var("other")
-    apart = Domain({I: 8, other: 8}, [other > I])
-    assert are_disjoint(V.region((I * 4, 4)), V.region((other * 4, 4)), apart)
-    assert not are_disjoint(ir.Buffer("s", ()).region(), ir.Buffer("s", ()).whole(), d) or True
-
-
 # --- by enumeration -------------------------------------------------------------------------------
 
 ALL = (I, J, K, N, M)
@@ -144,7 +131,7 @@ boxes = st.tuples(integers(ALL, 1), st.integers(0, 6).map(ir.as_expr) | integers
 
 @given(domains(), boxes, boxes)
 def test_relations_agree_with_sets(domain: Domain, a: ir.Region, b: ir.Region) -> None:
-    inside, apart = contains(a, b, domain), are_disjoint(a, b, domain)
+    inside = contains(a, b, domain)
     both = union([a, b], domain)
     for point in points(domain, 100):
         try:
@@ -152,6 +139,5 @@ def test_relations_agree_with_sets(domain: Domain, a: ir.Region, b: ir.Region) -
         except ZeroDivisionError:
             continue
         assert not inside or second <= first
-        assert not apart or not first & second
         valid = {(x,) for x in range(128)}
         assert (first | second) & valid <= covered | {x for x in first | second if len(covered) >= 40}

@@ -51,6 +51,7 @@ def test_a_union_has_the_sketches_of_all() -> None:
     wanted = {t for space in spaces for t in space.sketches(program)}
     assert wanted < set(both.sketches(program))
     both.check(both.sample(program, 0))
+    assert ms.space.as_space(both) is both  # what its spaces refuse is told with it
     result = ms.tune(program, trials=2, space=both)
     assert result.records
 

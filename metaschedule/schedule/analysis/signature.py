@@ -6,8 +6,6 @@ from ... import ir
 from ...arith import block_signature
 from ..state import Key, State
 
-ONE = ir.const(1)
-
 
 def signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, ...]]:
     """`block_signature`, without analysis where each buffer is touched at one place only."""
