@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from .codegen import check_bounds, executable
-from .codegen.constants import Rebuffer
 from .codegen.gpu import device_executable
 from .database import Database, open
-from .ir import Program, replace_fields
+from .ir import Program, Substitute, replace_fields
 from .runtime import Executable
 from .schedule import Schedule
 from .search import best_schedule
@@ -77,4 +76,4 @@ def choose_schedule(
 def declare_constants(program: Program, names: Collection[str]) -> Program:
     """The program with some of its parameters declared constant, so that spaces know."""
     new = {b: replace_fields(b, constant=True) for b in program.inputs if b.name in names and not b.constant}
-    return Rebuffer(new).program(program) if new else program
+    return Substitute({}, new).program(program) if new else program

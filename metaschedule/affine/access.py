@@ -42,8 +42,7 @@ def shared_regions(reads: tuple[ir.Region, ...], writes: tuple[ir.Region, ...]) 
 
 
 def is_same_region(a: ir.Region, b: ir.Region) -> bool:
-    pairs = [(x, y) for mine, theirs in zip(a.ranges, b.ranges) for x, y in zip(mine, theirs)]
-    return a.buffer is b.buffer and all(ir.same_expr(x, y) for x, y in pairs)
+    return a.buffer is b.buffer and all(map(ir.same_exprs, a.ranges, b.ranges))
 
 
 def make_access(block: ir.Block, region: ir.Region, is_write: bool) -> Access:

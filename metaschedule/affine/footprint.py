@@ -100,7 +100,7 @@ class Box:
             ends = [x.end if n is None or not fixed else min(x.end, n) for x, n in ((a, limit), (b, stop))]
             if ends[0] != ends[1] or (limit != stop and not fixed):
                 return False
-        return len(self.guards) == len(other.guards) and all(map(ir.same_expr, self.guards, other.guards))
+        return ir.same_exprs(self.guards, other.guards)
 
 
 def whole_box(shape: Sequence[int]) -> Box:

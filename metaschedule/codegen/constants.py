@@ -38,11 +38,11 @@ def split_constants(
     tables = {b for b in program.allocs if b.data is not None}
     first = select_rooted(select_prepared(program, fixed | tables), fixed)
     rest = [s for s in program.body if s not in first]
-    results = {b for s in first for b in buffers_written(s)}
+    results = {b for s in first for b in ir.buffers_written(s)}
     made = [b for b in program.allocs if b in results]
     if not made:
         return None, program
-    needed = set().union(*[read(s) for s in rest])
+    needed = set().union(*[ir.buffers_read(s) for s in rest])
     kept = [b for b in made if b in needed]
     as_constants = {
         b: ir.replace_fields(b, scope="global", constant=True, layout=of_parameter(b)) for b in kept
@@ -50,16 +50,16 @@ def split_constants(
     kernel = ir.replace_fields(
         program,
         inputs=(*[b for b in program.inputs if b not in fixed or b in needed], *as_constants.values()),
-        body=Rebuffer(as_constants).body(tuple(rest)),
+        body=ir.Substitute({}, as_constants).body(tuple(rest)),
         allocs=tuple([b for b in program.allocs if b not in made]),
     )
     as_results = {b: ir.replace_fields(b, scope="global", layout=of_parameter(b)) for b in kept}
-    used = set().union(*[read(s) for s in first])
+    used = set().union(*[ir.buffers_read(s) for s in first])
     preparation = ir.Program(
         f"{program.name}_preparation",
         tuple([b for b in program.inputs if b in used]),
         tuple(as_results.values()),
-        Rebuffer(as_results).body(tuple(first)),
+        ir.Substitute({}, as_results).body(tuple(first)),
         tuple([b for b in program.allocs if (b in made and b not in kept) or b.data is not None]),
     )
     return preparation, kernel
@@ -72,11 +72,11 @@ def of_parameter(b: ir.Buffer) -> ir.Layout | None:
 
 def select_prepared(program: ir.Program, known: set[ir.Buffer]) -> list[ir.Stmt]:
     """The statements that depend on nothing but `known`, directly or through each other."""
-    found = [s for s in program.body if buffers_written(s) <= set(program.allocs) and not fails(s)]
+    found = [s for s in program.body if ir.buffers_written(s) <= set(program.allocs) and not fails(s)]
     while True:
-        others = {b for s in program.body if s not in found for b in buffers_written(s)}
-        available = known | {b for s in found for b in buffers_written(s)} - others
-        kept = [s for s in found if read(s) <= available and not buffers_written(s) & others]
+        others = {b for s in program.body if s not in found for b in ir.buffers_written(s)}
+        available = known | {b for s in found for b in ir.buffers_written(s)} - others
+        kept = [s for s in found if ir.buffers_read(s) <= available and not ir.buffers_written(s) & others]
         if len(kept) == len(found):
             return found
         found = kept
@@ -87,40 +87,16 @@ def select_rooted(statements: list[ir.Stmt], fixed: set[ir.Buffer]) -> list[ir.S
     computed by the kernel, which may fold them, than read."""
     derived = set(fixed)
     for s in statements:
-        if read(s) & derived:
-            derived |= buffers_written(s)
+        if ir.buffers_read(s) & derived:
+            derived |= ir.buffers_written(s)
     kept: list[ir.Stmt] = []
     needed: set[ir.Buffer] = set()
     for s in reversed(statements):
-        if buffers_written(s) & (derived | needed):
-            needed |= read(s)
+        if ir.buffers_written(s) & (derived | needed):
+            needed |= ir.buffers_read(s)
             kept.insert(0, s)
     return kept
 
 
-def buffers_written(s: ir.Stmt) -> set[ir.Buffer]:
-    found: set[ir.Buffer] = set()
-    for x in ir.walk(s):
-        if isinstance(x, ir.Store):
-            found.add(x.buffer)
-        elif isinstance(x, ir.TupleStore):
-            found |= {one.buffer for one in x.stores}
-    return found
-
-
-def read(s: ir.Stmt) -> set[ir.Buffer]:
-    return {e.buffer for e in ir.expressions(s) if isinstance(e, ir.Load)}
-
-
 def fails(s: ir.Stmt) -> bool:
     return any(isinstance(x, ir.Assert) for x in ir.walk(s))
-
-
-class Rebuffer(ir.Rewriter):
-    """Buffers replaced."""
-
-    def __init__(self, new: dict[ir.Buffer, ir.Buffer]) -> None:
-        self.new = new
-
-    def buffer(self, b: ir.Buffer) -> ir.Buffer:
-        return self.new.get(b, b)

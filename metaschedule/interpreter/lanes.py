@@ -94,7 +94,7 @@ def find_nest(loop: ir.For, scalar: Interpreter) -> LaneNest | None:
     touched = [(s.buffer, s.indices) for s in expanded_stores(body)]
     touched += [(e.buffer, e.indices) for e in expanded_loads(body) if e.buffer in stores]
     for buffer, indices in touched:
-        if not all(map(ir.same_expr, indices, stores[buffer])) or not all(map(is_fixed, indices)):
+        if not ir.same_exprs(indices, stores[buffer]) or not all(map(is_fixed, indices)):
             return None
     used = {v for indices in stores.values() for index in indices for v in ir.free_vars(index)}
     lanes = [f for f in loops if f.var in used]

@@ -71,12 +71,14 @@ from .stmt import (
     TupleStore,
     While,
 )
-from .structural import expr_key, same_expr, structural_equal, structural_hash
+from .structural import expr_key, same_expr, same_exprs, structural_equal, structural_hash
 from .visit import (
     Rewriter,
     Substitute,
     blocks,
     bodies,
+    buffers_read,
+    buffers_written,
     expressions,
     free_vars,
     has_load,

@@ -53,7 +53,7 @@ def _reducer(init: ir.Body, body: ir.Body) -> BlockReducer | None:
     if found is None or starts is None or len(starts) != len(found.stores):
         return None
     for update, start in zip(found.stores, starts, strict=True):
-        if start.buffer is not update.buffer or not all(map(ir.same_expr, start.indices, update.indices)):
+        if start.buffer is not update.buffer or not ir.same_exprs(start.indices, update.indices):
             return None
     own = {u.buffer for u in found.stores}
     values = tuple([x.value for x in starts])
@@ -103,7 +103,7 @@ def _position(updates: Sequence[ir.Store]) -> BlockReducer | None:
     own = [ir.Load(u.buffer, u.indices) for u in updates]
     picks = [u.value for u in updates if isinstance(u.value, ir.Select)]
     terms = [p.b for p in picks]
-    if not all(ir.same_expr(p.a, mine) for p, mine in zip(picks, own, strict=True)):
+    if not ir.same_exprs([p.a for p in picks], own):
         return None
     for op, better in POSITIONS.items():
         keep = ahead(better, own, terms)

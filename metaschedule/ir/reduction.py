@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from .expr import Binary, Expr, Load
 from .stmt import Store
-from .structural import same_expr
+from .structural import same_exprs
 from .visit import subexpressions
 
 
@@ -19,7 +19,7 @@ def reduction_term(s: Store, operators: Container[str]) -> tuple[str, Expr] | No
         if (
             isinstance(own, Load)
             and own.buffer is s.buffer
-            and all(map(same_expr, own.indices, s.indices))
+            and same_exprs(own.indices, s.indices)
             and not any(isinstance(x, Load) and x.buffer is s.buffer for x in subexpressions(term))
         ):
             return value.op, term

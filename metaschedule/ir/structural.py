@@ -9,6 +9,7 @@ the words, so it is the same in every process and on every platform.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -209,3 +210,8 @@ def expr_key(e: Expr) -> Any:
 def same_expr(a: Expr, b: Expr) -> bool:
     """Whether two expressions are spelled the same over the *same* variables and buffers."""
     return a is b or expr_key(a) == expr_key(b)
+
+
+def same_exprs(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """The same of as many expressions each, one by one."""
+    return a is b or (len(a) == len(b) and all(map(same_expr, a, b)))

@@ -99,6 +99,16 @@ def expressions(node: Program | Stmt | Body) -> Iterator[Expr]:
             yield from subexpressions(e)
 
 
+def buffers_read(node: Program | Stmt | Body) -> set[Buffer]:
+    """The buffers that `node` loads from."""
+    return {e.buffer for e in expressions(node) if isinstance(e, Load)}
+
+
+def buffers_written(node: Program | Stmt | Body) -> set[Buffer]:
+    """The buffers that `node` stores to."""
+    return {s.buffer for s in walk(node) if isinstance(s, Store)}
+
+
 def blocks(node: Program | Stmt | Body) -> list[Block]:
     return [s for s in walk(node) if isinstance(s, Block)]
 

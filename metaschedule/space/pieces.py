@@ -79,7 +79,7 @@ def piece(program: ir.Program, uses: Sequence[dict[ir.Buffer, bool]], start: int
     """Some statements as a program: what others touch, too, is an input or an output."""
     body = program.body[start:end]
     outside = {b for touched in (*uses[:start], *uses[end:]) for b in touched} | set(program.params)
-    written = {s.buffer for s in ir.walk(body) if isinstance(s, ir.Store)}
+    written = ir.buffers_written(body)
     found = dict.fromkeys(b for touched in uses[start:end] for b in touched)
     passed = [b for b in found if b in outside and b.data is None]
     return ir.Program(

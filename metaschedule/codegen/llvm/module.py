@@ -166,8 +166,7 @@ class Module:
 
     def buffers_used(self, body: ir.Body) -> tuple[list[ir.Buffer], list[ir.Buffer]]:
         """The buffers from outside, and those private to threads, that statements use."""
-        found = {e.buffer for e in ir.expressions(body) if isinstance(e, ir.Load)}
-        found |= {s.buffer for s in ir.walk(body) if isinstance(s, ir.Store)}
+        found = ir.buffers_read(body) | ir.buffers_written(body)
         ordered = sorted([b for b in found if b in self.order], key=self.order.__getitem__)
         private = self.lowered.storage.private
         return [b for b in ordered if b not in private], [b for b in ordered if b in private]

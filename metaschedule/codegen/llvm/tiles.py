@@ -422,7 +422,7 @@ def describe_product(s: ir.For, is_proved: Callable[[ir.Load | ir.Store], bool])
     result = describe_layout([ir.Load(store.buffer, store.indices)], known.registers[0], s)
     if result is None or len(operands) + 1 < len(layouts):
         return None
-    same = before.first.buffer is store.buffer and all(map(ir.same_expr, before.first.indices, store.indices))
+    same = before.first.buffer is store.buffer and ir.same_exprs(before.first.indices, store.indices)
     return Product(s, known, result, result if same else before, tuple(operands), tuple(tests))
 
 

@@ -66,8 +66,8 @@ class Flatten(ir.Substitute):
 
 def reads_own_writes(e: ir.Expr, block: ir.Block) -> bool:
     """Whether the block stores into a buffer that `e` reads."""
-    loaded = {x.buffer for x in ir.subexpressions(e) if isinstance(x, ir.Load)}
-    return bool(loaded) and any(isinstance(s, ir.Store) and s.buffer in loaded for s in ir.walk(block))
+    loaded = {load.buffer for load in ir.loads(e)}
+    return bool(loaded) and not loaded.isdisjoint(ir.buffers_written(block))
 
 
 def guard_body(cond: ir.Expr, body: ir.Body) -> ir.Body:

@@ -29,10 +29,6 @@ def mentions(e: ir.Expr, var: ir.Var) -> bool:
     return any(x is var for x in ir.subexpressions(e))
 
 
-def same_indices(a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:
-    return len(a) == len(b) and all(ir.same_expr(x, y) for x, y in zip(a, b, strict=True))
-
-
 def has_independent_lanes(loop: ir.For, domain: Domain) -> bool:
     """Whether running the iterations together, statement by statement, means the serial loop. `domain`
     has the loops around."""
@@ -58,7 +54,7 @@ def has_independent_lanes(loop: ir.For, domain: Domain) -> bool:
         if buffer in separated:
             continue
         first = group[0]
-        if any(not same_indices(s.indices, first.indices) for s in group):
+        if any(not ir.same_exprs(s.indices, first.indices) for s in group):
             return False
         if any(mentions(i, lane) for i in first.indices):
             alone = len(group) == 1 and buffer not in read and first not in repeated
@@ -163,7 +159,7 @@ def _is_independent(
         for x in ir.subexpressions(e):
             if isinstance(x, ir.Load) and x.buffer in stores and x.buffer not in separated:
                 target = stores[x.buffer][0]
-                if not same_indices(x.indices, target.indices):
+                if not ir.same_exprs(x.indices, target.indices):
                     return False
                 if not any(mentions(i, lane) for i in target.indices):
                     return False  # an element shared by all lanes, seen in the middle of a reduction

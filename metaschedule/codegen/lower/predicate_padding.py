@@ -31,7 +31,7 @@ def predicate_store(s: ir.Store) -> ir.Body:
     if not isinstance(value, ir.Binary) or value.op != "+":
         return (s,)
     for own, term in ((value.a, value.b), (value.b, value.a)):
-        if isinstance(own, ir.Load) and own.buffer is s.buffer and _same(own.indices, s.indices):
+        if isinstance(own, ir.Load) and own.buffer is s.buffer and ir.same_exprs(own.indices, s.indices):
             found = split_padding(term)
             if found is not None:
                 cond, factor = found
@@ -53,7 +53,3 @@ def split_padding(term: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
                 a, b = (other, factor) if swap else (factor, other)
                 return cond, ir.Binary("*", a, b, term.dtype)
     return None
-
-
-def _same(a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:
-    return all(map(ir.same_expr, a, b))

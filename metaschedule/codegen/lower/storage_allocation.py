@@ -132,7 +132,7 @@ def outlives(uses: list[Use], loop: ir.For) -> bool | None:
 def are_elements_distinct(uses: list[Use], loop: ir.For) -> bool:
     """Whether all accesses are to one place, and different iterations have different elements there."""
     first = uses[0]
-    if not all(all(map(ir.same_expr, a.indices, first.indices)) for a in uses):
+    if not all(ir.same_exprs(a.indices, first.indices) for a in uses):
         return False
     used = {v for index in first.indices for v in ir.free_vars(index)}
     extents = {f.var: n for f in first.loops if f.var in used and (n := f.fixed_extent) is not None}

@@ -261,7 +261,7 @@ def is_within(index: ir.Expr, extent: int, facts: Surroundings) -> bool:
 class _Lowered:
     def __init__(self, program: ir.Program, result: Unproved) -> None:
         self.result = result
-        self.stored = {s.buffer for s in ir.walk(program) if isinstance(s, ir.Store)}
+        self.stored = ir.buffers_written(program)
 
     def body(self, body: ir.Body, facts: Surroundings) -> None:
         for s in body:

@@ -34,7 +34,7 @@ def _dependence(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> str
         return "it stores nothing that could be seen"
     for store in stores:
         first = next(x for x in stores if x.buffer is store.buffer)
-        if not all(map(ir.same_expr, first.indices, store.indices)):
+        if not ir.same_exprs(first.indices, store.indices):
             return f"it stores to several elements of {store.buffer.name}"
         used = {v for index in store.indices for v in ir.free_vars(index)}
         if not used <= set(spatial):
@@ -44,7 +44,7 @@ def _dependence(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> str
     for e in ir.expressions((*init, *body)):
         if isinstance(e, ir.Load):
             mine = next((x for x in stores if x.buffer is e.buffer), None)
-            if mine is not None and not all(map(ir.same_expr, e.indices, mine.indices)):
+            if mine is not None and not ir.same_exprs(e.indices, mine.indices):
                 return f"it reads elements of {e.buffer.name} that other instances store"
     return None
 

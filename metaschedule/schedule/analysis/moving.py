@@ -155,7 +155,7 @@ def find_stores(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> Sto
                 return "it may stop the program"
             if isinstance(x, ir.Store):
                 first = stores.setdefault(x.buffer, x.indices)
-                if first is not x.indices and not all(map(ir.same_expr, first, x.indices)):
+                if not ir.same_exprs(first, x.indices):
                     return f"it stores to several elements of {x.buffer.name}"
                 if not n:
                     started.add(x.buffer)
@@ -173,7 +173,7 @@ def find_stores(iters: tuple[ir.Iter, ...], init: ir.Body, body: ir.Body) -> Sto
         if isinstance(x, ir.Load) and x.buffer in stores:
             if x.buffer not in started:
                 return f"it reads what it stores, {x.buffer.name}, without starting it"
-            if not all(map(ir.same_expr, x.indices, stores[x.buffer])):
+            if not ir.same_exprs(x.indices, stores[x.buffer]):
                 return f"it reads elements of {x.buffer.name} that other instances store"
     return stores
 

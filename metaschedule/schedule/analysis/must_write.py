@@ -43,7 +43,7 @@ def _find_stored_indices(init: ir.Body, body: ir.Body, buffer: ir.Buffer) -> tup
         return None
     indices = certain[0].indices
     for s in ir.walk((*init, *body)):
-        if isinstance(s, ir.Store) and s.buffer is buffer and not all(map(ir.same_expr, s.indices, indices)):
+        if isinstance(s, ir.Store) and s.buffer is buffer and not ir.same_exprs(s.indices, indices):
             return None
     return indices
 

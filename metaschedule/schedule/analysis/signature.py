@@ -24,7 +24,7 @@ def signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, 
             return block_signature(block)
     for buffer in list(reads):
         if buffer in writes and block.init:
-            if not all(map(ir.same_expr, reads[buffer], writes[buffer])):
+            if not ir.same_exprs(reads[buffer], writes[buffer]):
                 return block_signature(block)
             del reads[buffer]
     inner = set(block.allocs)
@@ -35,8 +35,7 @@ def signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Region, 
 
 
 def same_place(known: dict[ir.Buffer, tuple[ir.Expr, ...]], at: ir.Load | ir.Store) -> bool:
-    first = known.setdefault(at.buffer, at.indices)
-    return first is at.indices or all(map(ir.same_expr, first, at.indices))
+    return ir.same_exprs(known.setdefault(at.buffer, at.indices), at.indices)
 
 
 def infer_signature(block: ir.Block) -> ir.Block:

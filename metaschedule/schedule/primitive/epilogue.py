@@ -85,9 +85,7 @@ class FuseReductionEpilogue(Primitive):
             )
         value = store.value
         found = operands_of(store, old) if isinstance(value, ir.Binary) and value.op == op else None
-        if found is None or any(
-            isinstance(x, ir.Load) and x.buffer in (old, store.buffer) for x in ir.subexpressions(found[1])
-        ):
+        if found is None or any(x.buffer in (old, store.buffer) for x in ir.loads(found[1])):
             raise ScheduleError(
                 f"block {epilogue.name!r} does not combine {old.name} by {op!r}, as the reduction does",
                 marks={epilogue.name: f"must be {old.name} {op} something"},
@@ -158,7 +156,7 @@ class FuseReductionEpilogue(Primitive):
 
     def check_early(self, s: State, reduction: ir.Block, rest: ir.Expr) -> None:
         """What the epilogue reads is there when the reduction starts, and stays."""
-        read = {x.buffer for x in ir.subexpressions(rest) if isinstance(x, ir.Load)}
+        read = {load.buffer for load in ir.loads(rest)}
         reached = False
         for top in s.children[ROOT]:
             inside = [top, *s.statements_below(top)] if not isinstance(top, str) else [top]

@@ -101,7 +101,7 @@ def check_copied(s: State, loops: Iterable[ir.Var], reducing: set[ir.Var]) -> No
 @lru_cache(maxsize=4096)  # loop transformations leave bodies alone, and every replay asks again
 def loaded_buffers(body: ir.Body) -> frozenset[ir.Buffer]:
     """The buffers that statements load from."""
-    return frozenset([x.buffer for x in ir.expressions(body) if isinstance(x, ir.Load)])
+    return frozenset(ir.buffers_read(body))
 
 
 def perfect_nest(s: State, block: ir.Block) -> list[ir.Var]:

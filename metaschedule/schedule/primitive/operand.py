@@ -155,21 +155,17 @@ def holds(dtype: str, values: str, offset: int) -> bool:
     return not offset and (dtype == values or dtype in WIDER.get(values, ()))
 
 
-class PutOperand(ir.Rewriter):
+class PutOperand(ir.Substitute):
     """Reads an operand from its copy; other buffers are replaced wherever they are."""
 
     def __init__(self, load: ir.Load, copy: ir.Buffer, buffers: dict[ir.Buffer, ir.Buffer]) -> None:
-        self.load, self.copy, self.buffers = load, copy, buffers
+        super().__init__({}, buffers)
+        self.load, self.copy = load, copy
 
     def expr(self, e: ir.Expr) -> ir.Expr:
-        if isinstance(e, ir.Cast) and e.a is self.load:
-            return ir.cast(ir.Load(self.copy, self.load.indices), e.dtype)
-        if e is self.load:
+        if e is self.load or (isinstance(e, ir.Cast) and e.a is self.load):
             return ir.cast(ir.Load(self.copy, self.load.indices), e.dtype)
         return super().expr(e)
-
-    def buffer(self, b: ir.Buffer) -> ir.Buffer:
-        return self.buffers.get(b, b)
 
 
 class OperandSteps(Steps):

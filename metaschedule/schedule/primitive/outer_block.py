@@ -12,7 +12,7 @@ from ...errors import ScheduleError
 from ..analysis.iteration_domain import check_kinds_apart, domain_within
 from ..state import State
 from .base import LoopRV, Primitive, primitive
-from .nests import perfect_nest
+from .nests import loaded_buffers, perfect_nest
 from .reduction import InitPlan, Renamed, drop_init, plan_init
 
 ZERO = ir.const(0)
@@ -100,9 +100,7 @@ def check_extents(s: State, inside: list[ir.Var]) -> None:
     within = set(inside)
     for var in inside:
         extent = s.resolve(s.extents[var])
-        if any(v not in within for v in ir.free_vars(extent)) or any(
-            isinstance(x, ir.Load) for x in ir.subexpressions(extent)
-        ):
+        if ir.has_load(extent) or any(v not in within for v in ir.free_vars(extent)):
             raise ScheduleError(
                 f"the extent of {var.name} depends on what is outside of the new block",
                 marks={var: f"its extent is {extent}"},
@@ -206,7 +204,7 @@ class Parts:
         """The `init` of the block over the loops inside that drive spatial iterators."""
         block = self.block
         pairs = [(it, new) for it, new in zip(block.iters, self.inner, strict=True) if it.kind == "spatial"]
-        touched = {x.buffer for x in ir.expressions(block.init) if isinstance(x, ir.Load)}
+        touched = loaded_buffers(block.init)
         outside = {c for c in block.predicate if leaf_loops_of(self.state, [c]).isdisjoint(self.inside)}
         kept = [c for c in plan.predicate if c not in outside]  # those guard the outer block
         body: ir.Stmt = ir.Block(

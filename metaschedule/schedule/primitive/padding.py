@@ -227,19 +227,17 @@ def copy_nest(name: str, iters: list[ir.Var], extents: list[int], store: ir.Stor
     return nest
 
 
-class PutPadded(ir.Rewriter):
+class PutPadded(ir.Substitute):
     """Reads operands from their copies, by place; other buffers are replaced wherever they are."""
 
     def __init__(self, copies: dict[Any, ir.Buffer], buffers: dict[ir.Buffer, ir.Buffer]) -> None:
-        self.copies, self.buffers = copies, buffers
+        super().__init__({}, buffers)
+        self.copies = copies
 
     def expr(self, e: ir.Expr) -> ir.Expr:
         if type(e) is ir.Load and (copy := self.copies.get(ir.expr_key(e))) is not None:
             return ir.Load(copy, e.indices)
         return super().expr(e)
-
-    def buffer(self, b: ir.Buffer) -> ir.Buffer:
-        return self.buffers.get(b, b)
 
 
 def factors(term: ir.Expr) -> list[ir.Load | ir.Const] | None:

@@ -91,7 +91,7 @@ class Reindex(Primitive):
                 f"block {block.name!r} has blocks inside", marks={block.name: "not a plain block"}
             )
         found = own_accesses(block, buffer)
-        if not found or any(not all(map(ir.same_expr, found[0], other)) for other in found[1:]):
+        if not found or not all(ir.same_exprs(found[0], other) for other in found[1:]):
             raise ScheduleError(
                 f"block {block.name!r} uses {buffer.name} at several places",
                 marks={block.name: f"uses {buffer.name}"},

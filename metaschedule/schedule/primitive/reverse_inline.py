@@ -123,7 +123,7 @@ class ReverseComputeInline(Primitive):
         found = [load for load in stored_loads(store) if load.buffer is buffer]
         marks = {producer.name: f"writes {buffer.name}", block.name: f"reads {buffer.name}"}
         first = found[0].indices
-        if not all(all(map(ir.same_expr, first, load.indices)) for load in found[1:]):
+        if not all(ir.same_exprs(first, load.indices) for load in found[1:]):
             raise ScheduleError(f"block {block.name!r} reads several elements of {buffer.name}", marks)
         wanted = find_inverse(block.iters, first)
         if wanted is None:

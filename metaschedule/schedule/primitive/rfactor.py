@@ -22,7 +22,7 @@ from ..analysis.iteration_domain import (
 from ..analysis.limits import check_elements
 from ..state import State
 from .base import LoopRV, Primitive, primitive
-from .nests import Copies, check_copied, perfect_nest
+from .nests import Copies, check_copied, loaded_buffers, perfect_nest
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ def partial_block(s: State, plan: FactorPlan, partials: list[ir.Buffer]) -> ir.B
     results = reducer.combine(own, terms) if plan.others else tuple(terms)
     stores = [ir.Store(b, at, value) for b, at, value in zip(partials, where, results, strict=True)]
     starts = [ir.Store(b, at, e) for b, at, e in zip(partials, where, reducer.neutral, strict=True)]
-    loaded = {x.buffer for t in terms for x in ir.subexpressions(t) if isinstance(x, ir.Load)}
+    loaded = {load.buffer for load in ir.loads(*terms)}
     return ir.Block(
         block.name + "_rf",
         tuple(iters),
@@ -237,7 +237,7 @@ def final_block(plan: FactorPlan, partials: list[ir.Buffer], copies: Copies) -> 
     parts = [ir.Load(b, at) for b, at in zip(partials, where, strict=True)]
     results = reducer.combine(own, parts)
     stores = [ir.Store(st.buffer, st.indices, v) for st, v in zip(reducer.stores, results, strict=True)]
-    started = {x.buffer for x in ir.expressions(block.init) if isinstance(x, ir.Load)}
+    started = loaded_buffers(block.init)
     extent = copies.state.extents[plan.loop]
     return ir.replace_fields(
         block,

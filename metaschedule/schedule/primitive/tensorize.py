@@ -160,15 +160,7 @@ def statements(inner: ir.Block | ir.Body, where: Domain) -> ir.Body:
                 help="split by factors that divide the extents, or pad_einsum first",
             )
     values = dict(zip([it.var for it in inner.iters], inner.bindings, strict=True))
-    return PutBindings(values).body(inner.body)
-
-
-class PutBindings(ir.Rewriter):
-    def __init__(self, values: Mapping[ir.Var, ir.Expr]) -> None:
-        self.values = values
-
-    def expr(self, e: ir.Expr) -> ir.Expr:
-        return ir.substitute(e, self.values)
+    return ir.Substitute(values).body(inner.body)
 
 
 # --- matching ---------------------------------------------------------------------------------------------
