@@ -116,6 +116,24 @@ class Distribution(Primitive):
         return tuple(decision) if isinstance(decision, (list, tuple)) else (decision,)
 
 
+class Sizes(Distribution):
+    """Base of lists of sizes, whose neighbours are those of similar sizes."""
+
+    __slots__ = ()
+
+    def neighbour(self, decision: list[int], rng: random.Random) -> list[int]:
+        """One of the closest others."""
+        near = [sizes for sizes in self.by_distance(decision) if sizes != list(decision)]
+        return rng.choice(near[:8]) if near else decision
+
+    def repair(self, decision: list[int], rng: random.Random) -> list[int]:
+        return self.by_distance(decision)[0]
+
+    def by_distance(self, sizes: list[int]) -> list[list[int]]:
+        """All, those of similar sizes first."""
+        return sorted(self.support(), key=lambda t: sum(abs(math.log(a / b)) for a, b in zip(t, sizes)))
+
+
 def are_factors(decision: Decision, n: int) -> bool:
     """Whether a decision is n integers, all but the first positive."""
     if not isinstance(decision, (list, tuple)) or len(decision) != n or set(map(type, decision)) != {int}:

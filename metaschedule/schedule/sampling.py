@@ -19,8 +19,7 @@ class SamplingSteps(Steps):
         self, loop: LoopRV, n: int, max_innermost_factor: int = 0, decision: Sequence[int] | None = None
     ) -> list[ExprRV]:
         """Factors whose product is the extent of a loop."""
-        chosen = None if decision is None else list(decision)
-        return list(self.sample(PerfectTile(loop, n, max_innermost_factor), chosen))
+        return list(self.sample(PerfectTile(loop, n, max_innermost_factor), decision))
 
     def sample_partitioned_tile(
         self,
@@ -33,7 +32,7 @@ class SamplingSteps(Steps):
     ) -> list[ExprRV]:
         """Factors whose product is the extent, those from `partition_pos` on a multiple of a number."""
         tile = PartitionedTile(loop, n, max_innermost_factor, partition_pos, innerpart_factor)
-        return list(self.sample(tile, None if decision is None else list(decision)))
+        return list(self.sample(tile, decision))
 
     def sample_tile(
         self,
@@ -46,4 +45,4 @@ class SamplingSteps(Steps):
     ) -> list[ExprRV]:
         """Factors that need not divide the extent of a loop, the first rounded up; see `Tile`."""
         tile = Tile(loop, n, max_innermost_factor, innermost_multiple, max_waste)
-        return list(self.sample(tile, None if decision is None else list(decision)))
+        return list(self.sample(tile, decision))

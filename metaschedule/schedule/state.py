@@ -359,6 +359,15 @@ class State:
         self.put_at(old, list(new))
         self.forget(old)
 
+    def remove(self, key: Key) -> None:
+        """Take a node away, and the loops that hold nothing else."""
+        while True:
+            parent = self.parent[key]
+            self.replace(key, [])
+            if parent is ROOT or isinstance(parent, str) or self.children[parent]:
+                return
+            key = parent
+
     def forget(self, key: Key) -> None:
         del self.nodes[key], self.children[key], self.parent[key]
         if key in self.used:

@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from .. import ir
+from ..affine.definitions import leaf_loops_by_kind
 from ..affine.form import uses
 from ..affine.stride import stride
 from ..errors import ScheduleError
@@ -129,12 +130,21 @@ def consumers(sch: Schedule, block: BlockRV) -> list[ir.Block]:
     return [b for b in readers[::-1] if any(r.buffer in written for r in b.reads)]
 
 
+def writers(sch: Schedule, buffers: Container[ir.Buffer]) -> list[ir.Block]:
+    """The blocks that write some buffers, in no order that means anything."""
+    blocks = [b for b in sch.state.nodes.values() if isinstance(b, ir.Block)]
+    return [b for b in blocks if any(r.buffer in buffers for r in b.writes)]
+
+
+def producers(sch: Schedule, node: ir.Block) -> list[ir.Block]:
+    """The other blocks that write what a block reads."""
+    return [b for b in writers(sch, {r.buffer for r in node.reads}) if b is not node]
+
+
 def is_only_writer(sch: Schedule, block: BlockRV) -> bool:
     """Whether what a block writes is its own: no output, and no other block writes it."""
-    mine: ir.Block = sch.get(block)
-    written = {r.buffer for r in mine.writes}
-    others = [n for n in sch.state.nodes.values() if isinstance(n, ir.Block) and n is not mine]
-    return not is_output(sch, block) and not any(r.buffer in written for b in others for r in b.writes)
+    written = {r.buffer for r in sch.get(block).writes}
+    return not is_output(sch, block) and len(writers(sch, written)) == 1
 
 
 def is_output(sch: Schedule, block: BlockRV) -> bool:
@@ -165,9 +175,7 @@ def has_plain_loops(sch: Schedule, block: BlockRV) -> bool:
 
 def reduction_loops(sch: Schedule, name: str) -> set[ir.Var]:
     """The loops that the reduction iterators of a block depend on."""
-    node: ir.Block = sch.state.nodes[name]
-    bound = [b for it, b in zip(node.iters, node.bindings) if it.kind == "reduce"]
-    return {leaf for b in bound for v in ir.free_vars(b) for leaf in sch.state.leaf_loops(v)}
+    return leaf_loops_by_kind(sch.state, sch.state.nodes[name])[1]
 
 
 def attempt(sch: Schedule, step: Callable[..., None], *arguments: object) -> list[Schedule]:

@@ -13,7 +13,8 @@ import random
 from functools import lru_cache
 from typing import Any
 
-from ..schedule import Distribution, LoopRV, distribution
+from ..schedule import LoopRV, distribution
+from ..schedule.distribution import Sizes
 
 Tile = list[int]
 MOST_VECTORS = 4  # in a row of the tile
@@ -21,7 +22,7 @@ ENOUGH = 8  # accumulators that hide the latency: two units, four cycles
 
 
 @distribution("sample_register_tile")
-class RegisterTile(Distribution):
+class RegisterTile(Sizes):
     """One size per loop; the last is along the vectors, in elements: whole vectors where the extent has any.
 
     >>> tile = RegisterTile((128, 128), 8, 16)
@@ -57,18 +58,6 @@ class RegisterTile(Distribution):
         loads = min(1.0, 2 * rows * vectors / (rows + vectors) / 2)
         used = math.prod(extent(n) / (-(-extent(n) // f) * f) for n, f in zip(self.loops, tile))
         return hidden * loads * used
-
-    def neighbour(self, decision: Tile, rng: random.Random) -> Tile:
-        """One of the closest other tiles."""
-        near = [tile for tile in self.by_distance(decision) if tile != list(decision)]
-        return rng.choice(near[:8]) if near else decision
-
-    def repair(self, decision: Tile, rng: random.Random) -> Tile:
-        return self.by_distance(decision)[0]
-
-    def by_distance(self, tile: Tile) -> list[Tile]:
-        """All tiles, those of similar sizes first."""
-        return sorted(self.support(), key=lambda t: sum(abs(math.log(a / b)) for a, b in zip(t, tile)))
 
 
 @distribution("sample_instruction_tile")

@@ -10,16 +10,15 @@ import math
 import random
 from functools import lru_cache
 
-from ..schedule import Distribution, ExprRV, LoopRV, distribution
-from ..schedule.distribution import divisors
+from ..schedule import ExprRV, LoopRV, distribution
+from ..schedule.distribution import Sizes, divisors
 
-Sizes = list[int]
 MOST_WASTE = 0.25  # of the iterations that tiles cover, beyond the extent
 MOST_LISTED = 20_000  # tiles of one distribution; of more, those of the larger products are left out
 
 
 @distribution("sample_thread_tile")
-class ThreadTile(Distribution):
+class ThreadTile(Sizes):
     """One size per loop, their product at most `most`: divisors of the extent and powers of two that waste
     at most a quarter. `taken` are sizes of tiles drawn before, loop by loop, as often as there are such: what
     they leave of each extent is divided here. Multiples of `unit` (a warp) are drawn more often.
@@ -40,7 +39,7 @@ class ThreadTile(Distribution):
             return f"there must be a loop, a positive limit and tiles of all loops, got {self!r}"
         return None
 
-    def support(self) -> list[Sizes]:
+    def support(self) -> list[list[int]]:
         count = len(self.loops)
         left: list[int] = []
         for n, extent in enumerate(self.loops):
@@ -49,26 +48,14 @@ class ThreadTile(Distribution):
             left.append(max(1, -(-extent // max(1, size))))
         return [list(sizes) for sizes in tiles(tuple(left), self.most)]
 
-    def draw(self, rng: random.Random) -> Sizes:
+    def draw(self, rng: random.Random) -> list[int]:
         options = self.support()
         return rng.choices(options, [self.merit(sizes) for sizes in options])[0]
 
-    def merit(self, sizes: Sizes) -> float:
+    def merit(self, sizes: list[int]) -> float:
         """The share of warps that is used, squared; smaller tiles of many are as likely as the larger."""
         product = math.prod(sizes)
         return (product / (-(-product // self.unit) * self.unit)) ** 2
-
-    def neighbour(self, decision: Sizes, rng: random.Random) -> Sizes:
-        """One of the closest other tiles."""
-        near = [sizes for sizes in self.by_distance(decision) if sizes != list(decision)]
-        return rng.choice(near[:8]) if near else decision
-
-    def repair(self, decision: Sizes, rng: random.Random) -> Sizes:
-        return self.by_distance(decision)[0]
-
-    def by_distance(self, sizes: Sizes) -> list[Sizes]:
-        """All tiles, those of similar sizes first."""
-        return sorted(self.support(), key=lambda t: sum(abs(math.log(a / b)) for a, b in zip(t, sizes)))
 
 
 @lru_cache(maxsize=1024)

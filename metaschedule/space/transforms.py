@@ -32,6 +32,7 @@ from .block_predicates import (
     is_claimed,
     is_spatial,
     loads,
+    producers,
 )
 from .inline import transposes
 from .stage import fuse, parallel_outside
@@ -68,12 +69,6 @@ def chooses(node: ir.Block) -> bool:
 
 def is_stage(node: ir.Block) -> bool:
     return is_spatial(node) and find_only_store(node) is not None
-
-
-def producers(sch: Schedule, node: ir.Block) -> list[ir.Block]:
-    read = {r.buffer for r in node.reads}
-    blocks = [b for b in sch.state.nodes.values() if isinstance(b, ir.Block)]
-    return [b for b in blocks if b is not node and any(r.buffer in read for r in b.writes)]
 
 
 def choices(node: ir.Block) -> dict[ir.Var, int]:

@@ -31,11 +31,11 @@ from .block_predicates import (
     has_reuse,
     loads,
     mentions,
+    producers,
     volume,
 )
 from .register_tiling import MOST_WASTE, tile
 from .stage import fuse, parallel_outside, vectorize_stage
-from .transforms import producers
 from .winograd_tiles import (
     LEAST_COLUMNS,
     LEAST_GAIN,

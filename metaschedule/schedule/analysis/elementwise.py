@@ -7,7 +7,7 @@ from typing import Any
 from ... import ir
 from ...arith import Domain
 from ...errors import ScheduleError
-from ..state import ROOT, Key, State
+from ..state import Key, State
 from .effects import Effect, writers
 
 
@@ -66,18 +66,13 @@ def check_one_scope(s: State, event: Effect, block: ir.Block, buffer: ir.Buffer)
         raise ScheduleError("the two blocks are not in the same scope", marks)
 
 
-def remove(s: State, key: Key, buffer: ir.Buffer) -> None:
+def remove_stage(s: State, key: Key, buffer: ir.Buffer) -> None:
     """Take out a block, the loops that have nothing else in them, and the buffer between the blocks."""
     s.allocs = tuple([b for b in s.allocs if b is not buffer])
     for above in s.ancestors(key):
         if isinstance(above, str) and any(b is buffer for b in s.nodes[above].allocs):
             s.update(above, allocs=tuple([b for b in s.nodes[above].allocs if b is not buffer]))
-    while True:
-        parent = s.parent[key]
-        s.replace(key, [])
-        if parent is ROOT or isinstance(parent, str) or s.children[parent]:
-            return
-        key = parent
+    s.remove(key)
 
 
 def domain_of(block: ir.Block) -> Domain:

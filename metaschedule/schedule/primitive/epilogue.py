@@ -13,7 +13,7 @@ from ..analysis.effects import touch
 from ..analysis.iteration_domain import runs_once_per_point
 from ..state import ROOT, State
 from .base import BlockRV, Primitive, primitive
-from .nests import is_guarded, remove
+from .nests import is_guarded
 
 
 @primitive("fuse_reduction_epilogue")
@@ -172,7 +172,7 @@ class FuseReductionEpilogue(Primitive):
         old = {r.buffer for r in s.nodes[plan.name].writes}
         s.set_node(plan.name, plan)
         s.allocs = tuple([b for b in s.allocs if b not in old])
-        remove(s, s.values[self.epilogue_block])
+        s.remove(s.values[self.epilogue_block])
         return ()
 
 

@@ -15,7 +15,7 @@ from ..analysis.elementwise import (
     check_only_writer,
     check_private,
     domain_of,
-    remove,
+    remove_stage,
     single_store,
     stored_loads,
 )
@@ -108,7 +108,7 @@ class ComputeInline(Primitive):
     def apply(self, s: State, plan: InlinePlan) -> tuple[Any, ...]:
         for consumer in plan.consumers:
             s.set_node(consumer.name, consumer)
-        remove(s, plan.block.name, plan.buffer)
+        remove_stage(s, plan.block.name, plan.buffer)
         refresh_scopes(s, plan.consumers[0].name)
         return ()
 

@@ -10,7 +10,7 @@ from ...affine.definitions import Definition, FusedDigit, Split, leaf_loops_of
 from ...affine.form import variables
 from ...affine.interned import substitute_interned
 from ...errors import ScheduleError
-from ..state import ROOT, Key, State
+from ..state import Key, State
 
 
 class Copies:
@@ -119,14 +119,3 @@ def perfect_nest(s: State, block: ir.Block) -> list[ir.Var]:
 def is_guarded(s: State, block: ir.Block) -> bool:
     """Whether a statement other than a loop is around the block."""
     return any(not isinstance(k, ir.Var) for k in s.ancestors(block.name))
-
-
-def remove(s: State, key: Key) -> None:
-    """Take a node away, and the loops that hold nothing else."""
-    while True:
-        parent = s.parent[key]
-        s.set_children(parent, [c for c in s.children[parent] if c is not key])
-        s.forget(key)
-        if parent is ROOT or isinstance(parent, str) or s.children[parent]:
-            return
-        key = parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import ScheduleError
@@ -10,8 +11,17 @@ from ..state import ROOT, Key, State
 from .base import BlockRV, ExprRV, LoopRV, Primitive, Steps, primitive
 
 
+class Query(Primitive):
+    """What `check` finds are the results; nothing changes."""
+
+    __slots__ = ()
+
+    def apply(self, s: State, plan: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(plan)
+
+
 @primitive("get_block")
-class GetBlock(Primitive):
+class GetBlock(Query):
     """The block of a name.
 
     requires:  1. there is a block of that name
@@ -22,7 +32,7 @@ class GetBlock(Primitive):
     name: str
     index: int | None = None
 
-    def check(self, s: State) -> str:
+    def check(self, s: State) -> list[str]:
         found = s.find_block(self.name)
         if found is None and self.index is not None:
             names = [k for k in s.nodes if isinstance(k, str)]
@@ -30,14 +40,11 @@ class GetBlock(Primitive):
         if found is None:
             names = ", ".join(repr(k) for k in s.nodes if isinstance(k, str))
             raise ScheduleError(f"there is no block {self.name!r}", help=f"blocks here: {names}")
-        return found
-
-    def apply(self, s: State, plan: str) -> tuple[Any, ...]:
-        return (plan,)
+        return [found]
 
 
 @primitive("get_loops")
-class GetLoops(Primitive):
+class GetLoops(Query):
     """The loops around a block, outermost first, up to the block that it is in.
 
     requires:  1. there are `innermost` loops, if that is given: then only those are meant (a block that
@@ -53,12 +60,9 @@ class GetLoops(Primitive):
             raise ScheduleError(f"there are {len(loops)} loops around the block, not {self.innermost}")
         return loops[-self.innermost :]
 
-    def apply(self, s: State, plan: list[Any]) -> tuple[Any, ...]:
-        return tuple(plan)
-
 
 @primitive("get_extent")
-class GetExtent(Primitive):
+class GetExtent(Query):
     """How many iterations a loop has, as a number to split another loop by.
 
     requires:  1. the extent is a constant
@@ -66,7 +70,7 @@ class GetExtent(Primitive):
 
     loop: LoopRV
 
-    def check(self, s: State) -> int:
+    def check(self, s: State) -> list[int]:
         loop = s.loop(self.loop)
         extent = s.fixed_extent(loop.var)
         if extent is None:
@@ -74,14 +78,11 @@ class GetExtent(Primitive):
                 f"the extent of the loop over {loop.var.name} is not a constant",
                 marks={loop.var: "its extent is an expression"},
             )
-        return extent
-
-    def apply(self, s: State, plan: int) -> tuple[Any, ...]:
-        return (plan,)
+        return [extent]
 
 
 @primitive("get_child_blocks")
-class GetChildBlocks(Primitive):
+class GetChildBlocks(Query):
     """The blocks in the body of a block or loop, in program order; not the blocks inside those."""
 
     target: BlockRV | LoopRV
@@ -90,12 +91,9 @@ class GetChildBlocks(Primitive):
         key: Key = s.block(self.target).name if isinstance(self.target, BlockRV) else s.loop(self.target).var
         return s.blocks_below(key)
 
-    def apply(self, s: State, plan: list[str]) -> tuple[Any, ...]:
-        return tuple(plan)
-
 
 @primitive("get_producers")
-class GetProducers(Primitive):
+class GetProducers(Query):
     """The blocks that write what a block reads, in program order."""
 
     block: BlockRV
@@ -105,12 +103,9 @@ class GetProducers(Primitive):
         read = {r.buffer for r in block.reads}
         return [b.name for b in siblings(s, block) if any(w.buffer in read for w in b.writes)]
 
-    def apply(self, s: State, plan: list[str]) -> tuple[Any, ...]:
-        return tuple(plan)
-
 
 @primitive("get_consumers")
-class GetConsumers(Primitive):
+class GetConsumers(Query):
     """The blocks that read what a block writes, in program order."""
 
     block: BlockRV
@@ -119,9 +114,6 @@ class GetConsumers(Primitive):
         block = s.block(self.block)
         written = {r.buffer for r in block.writes}
         return [b.name for b in siblings(s, block) if any(r.buffer in written for r in b.reads)]
-
-    def apply(self, s: State, plan: list[str]) -> tuple[Any, ...]:
-        return tuple(plan)
 
 
 def siblings(s: State, block: Block) -> list[Block]:

@@ -24,7 +24,7 @@ from ..analysis.elementwise import (
     check_only_writer,
     check_private,
     domain_of,
-    remove,
+    remove_stage,
     single_store,
     stored_loads,
 )
@@ -173,7 +173,7 @@ class ReverseComputeInline(Primitive):
 
     def apply(self, s: State, plan: ReversePlan) -> tuple[Any, ...]:
         s.set_node(plan.producer.name, plan.producer)
-        remove(s, plan.consumer.name, plan.buffer)
+        remove_stage(s, plan.consumer.name, plan.buffer)
         refresh_scopes(s, plan.producer.name)
         return ()
 
