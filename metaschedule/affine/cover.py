@@ -100,7 +100,9 @@ class Witness(Instance):
     def choose(self, indices: Sequence[ir.Expr], values: Sequence[Linear], loops: Sequence[ir.Var]) -> None:
         waiting = self.join_digits(indices, values)
         while waiting:  # those first that leave the least to choose
-            at = min(waiting, key=lambda n: (not is_sum(indices[n]), len(self.open(indices[n])), n))
+            at = min(
+                waiting, key=lambda n: (not is_sum(indices[n]), len(self.unknown_variables(indices[n])), n)
+            )
             waiting.remove(at)
             self.solve(indices[at], values[at])
         for var in loops:  # what no index tells: any value will do
@@ -128,7 +130,7 @@ class Witness(Instance):
                 left = [n for n in left if n not in found]
         return left
 
-    def open(self, e: ir.Expr) -> list[ir.Var]:
+    def unknown_variables(self, e: ir.Expr) -> list[ir.Var]:
         return [v for v in ir.free_vars(e) if not self.is_known(v)]
 
     def is_known(self, var: ir.Var) -> bool:
@@ -168,7 +170,7 @@ class Witness(Instance):
         for x, c in self.summands(e, 1):
             if x is None:
                 rest = rest.plus(Linear({}, c), -1)
-            elif self.open(x):
+            elif self.unknown_variables(x):
                 parts.append((x, c))
             else:
                 rest = rest.plus(self.value(x), -c)

@@ -54,9 +54,7 @@ def rows_of(found: list[NestedStore]) -> list[StoreRow]:
         extents, kinds, fused, entries = [], [], [], []
         digits: list[tuple[Loop, int]] = []
         starts: list[int] = []
-        place: dict[
-            Var, list[tuple[int, int]]
-        ] = {}  # of each digit: where it begins, and its loop in the row
+        place: dict[Var, list[tuple[int, int]]] = {}  # of each digit: where it begins, its loop in the row
         for loop in nest.loops:
             starts.append(len(extents))
             bounds = cuts.get(loop.var, (1, loop.extent))

@@ -76,7 +76,7 @@ STORAGE_ALIGN: Annotation[tuple[tuple[int, int, int, int], ...]] = Annotation(
     "of an alloc of the program",
 )  # fmt: skip
 ROUNDING: Annotation[int | float] = Annotation(
-    "rounding", (int, float), "block, program", "winograd_transform, the torch frontend",
+    "rounding", (int, float), "block, program", "winograd, the torch frontend",
     "comparison of results (`measure/numerics.py`)",
     "errors are so many times those of adding up the terms as written",
 )  # fmt: skip

@@ -223,7 +223,5 @@ class Schedule(
         return tuple(handles)
 
 
-KINDS: dict[type, type[Handle]] = {
-    ir.Var: LoopRV,
-    str: BlockRV,
-}  # by the result of a step; others are numbers
+# Of handles, by the result of a step; others are numbers.
+KINDS: dict[type, type[Handle]] = {ir.Var: LoopRV, str: BlockRV}

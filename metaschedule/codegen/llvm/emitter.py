@@ -26,7 +26,7 @@ class Emitter:
         self.env: dict[Var, Affine] = {}
         self.stack: dict[Buffer, str] = {}  # memory of this call
         self.domain = Domain()
-        self.hide_masks = False  # of stores (`MemoryEmitter.hidden` says why)
+        self.hide_masks = False  # of stores (`MemoryAccess.hide_mask` says why)
         self.lanes = 1  # lanes of the vectorised loop around, 1 outside
         self.mask: Operand | None = None  # which lanes are active; None: all
         self.flat: dict[tuple[Buffer, int], tuple[tuple[Expr, ...], Expr]] = {}

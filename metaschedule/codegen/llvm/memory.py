@@ -158,10 +158,10 @@ class MemoryAccess(Arithmetic):
             pointer = self.pointer(buffer, Affine(at.const + first, at.terms, 1))
             part, active = self.part(raw, first, lanes), self.part(mask.typed, first, lanes)
             if self.hide_masks and mask.known is None and memory.startswith("i"):
-                active = self.hidden(active, lanes)
+                active = self.hide_mask(active, lanes)
             self.f.effect(f"call void {symbol}({part}, ptr {pointer}, i32 {align}, {active})")
 
-    def hidden(self, mask: str, lanes: int) -> str:
+    def hide_mask(self, mask: str, lanes: int) -> str:
         """A mask (a typed operand) of which LLVM cannot find out that one lane is active, say because a loop
         is unrolled. LLVM 22 makes such a masked store of an integer that was cut off (int32 to int16, float32
         to bfloat16) a store of the whole number with AVX-512, over the elements that follow."""

@@ -36,7 +36,7 @@ MOST_ZEROS = 1 << 14  # stores that are looked at
 
 
 @dataclass(frozen=True)
-class Layout:
+class TileLayout:
     """Where a tile is in memory: it begins so many elements after what `first` loads in lane 0, and its rows
     are `step` elements apart."""
 
@@ -66,9 +66,9 @@ class Product:
 
     loop: ir.For
     known: ir.HardwareInstruction
-    result: Layout
-    before: Layout
-    operands: tuple[Layout, ...]
+    result: TileLayout
+    before: TileLayout
+    operands: tuple[TileLayout, ...]
     tests: tuple[ir.Expr, ...]
     loops: tuple[ir.For, ...] = ()
 
@@ -78,23 +78,22 @@ class Accumulator:
     """A tile of results: a register, what it starts from and where it ends."""
 
     register: int
-    before: Layout
+    before: TileLayout
     start: Affine
-    result: Layout
+    result: TileLayout
     end: Affine
     certain: bool  # that it is added to
 
 
 @dataclass
-class Nest:
+class TileNest:
     """Loops around products on tiles, with the registers for all of them."""
 
     accumulators: dict[Hashable, Accumulator]
     pools: list[list[int]]  # the registers of every operand
     shapes: list[Shape]  # of the registers
-    held: dict[int, Hashable] = field(
-        default_factory=dict
-    )  # operands in registers, least recently used first
+    # Operands in registers, least recently used first.
+    held: dict[int, Hashable] = field(default_factory=dict)
 
     def find_held(self, operand: int, key: Hashable) -> int | None:
         """The register that holds an operand now."""
@@ -117,7 +116,7 @@ class Nest:
 class TileEmitter(ExpressionEmitter):
     """Writes nests of products on tiles. `nest` is that which is being written."""
 
-    nest: Nest | None = None
+    nest: TileNest | None = None
     tile_shapes: list[Shape] | None = None  # of the registers, all through this function
     shapes_last: bool = True  # whether nothing that is called from this function changes them
     target_tiles: int = 0  # registers
@@ -143,7 +142,7 @@ class TileEmitter(ExpressionEmitter):
 
     # --- what is a nest ---
 
-    def find_nest(self, s: ir.For) -> Nest | None:
+    def find_nest(self, s: ir.For) -> TileNest | None:
         """The registers for a loop and all inside, if it is nothing but products on tiles whose results stand
         still while it runs."""
         products = list(self.find_products((s,), (), ()) or ())
@@ -176,7 +175,7 @@ class TileEmitter(ExpressionEmitter):
         numbered |= dict.fromkeys(range(len(accumulators)), shapes[0][0])
         for pool, shape in zip(reversed(pools), shapes[0][1:], strict=True):
             numbered |= dict.fromkeys(pool, shape)
-        return Nest(accumulators, pools[::-1], list(numbered.values()))
+        return TileNest(accumulators, pools[::-1], list(numbered.values()))
 
     def find_products(
         self, body: ir.Body, loops: tuple[ir.For, ...], tests: tuple[ir.Expr, ...]
@@ -244,7 +243,7 @@ class TileEmitter(ExpressionEmitter):
         self.env, self.domain = saved
         return all(a.certain or self.is_own(a) for a in found.values())
 
-    def tile_place(self, layout: Layout) -> Affine:
+    def tile_place(self, layout: TileLayout) -> Affine:
         at = self.address(layout.first.buffer, layout.first.indices)
         return Affine(at.const + layout.begin, at.terms)
 
@@ -258,8 +257,8 @@ class TileEmitter(ExpressionEmitter):
 
     # --- writing it ---
 
-    def emit_nest(self, s: ir.For, nest: Nest, from_zero: bool = False) -> None:
-        with self.configured(nest.shapes):
+    def emit_nest(self, s: ir.For, nest: TileNest, from_zero: bool = False) -> None:
+        with self.with_shapes(nest.shapes):
             for a in nest.accumulators.values():
                 if from_zero:
                     self.tile_effect("tilezero", a.register)
@@ -296,7 +295,7 @@ class TileEmitter(ExpressionEmitter):
         del self.env[product.loop.var]
         self.tile_effect(product.known.code.removeprefix("llvm.x86."), *numbers)
 
-    def move_tile(self, name: str, register: int, layout: Layout, at: Affine) -> None:
+    def move_tile(self, name: str, register: int, layout: TileLayout, at: Affine) -> None:
         step = layout.step * BYTES[layout.first.buffer.dtype]
         pointer = self.pointer(layout.first.buffer, at)
         self.declare(f"void @llvm.x86.{name}(i8 immarg, ptr, i64)")
@@ -307,7 +306,7 @@ class TileEmitter(ExpressionEmitter):
         self.f.effect(f"call void @llvm.x86.{name}({', '.join(f'i8 {n}' for n in registers)})")
 
     @contextmanager
-    def configured(self, shapes: list[Shape]) -> Iterator[None]:
+    def with_shapes(self, shapes: list[Shape]) -> Iterator[None]:
         """With tiles of these shapes inside."""
         if self.shapes_last and self.tile_shapes is None:
             self.tile_shapes = shapes
@@ -346,7 +345,7 @@ class TileEmitter(ExpressionEmitter):
         inside_of = self.nest is not None or self.lanes > 1 or self.mask is not None
         return self.target_tiles > 0 and not inside_of and s.kind != "parallel"
 
-    def is_zero(self, s: ir.For, nest: Nest) -> bool:
+    def is_zero(self, s: ir.For, nest: TileNest) -> bool:
         """Whether a loop stores zero to all tiles of results of a nest, and nothing else."""
         loops: list[ir.For] = []
         tests: list[ir.Expr] = []
@@ -426,7 +425,7 @@ def describe_product(s: ir.For, is_proved: Callable[[ir.Load | ir.Store], bool])
     return Product(s, known, result, result if same else before, tuple(operands), tuple(tests))
 
 
-def describe_layout(loads: Sequence[ir.Load], r: ir.Register, s: ir.For) -> Layout | None:
+def describe_layout(loads: Sequence[ir.Load], r: ir.Register, s: ir.For) -> TileLayout | None:
     """How a register lies in memory, of which the lanes of a loop load so many elements each."""
     lanes = np.arange(s.fixed_extent or 0)
     places = np.empty((len(lanes), len(loads)), dtype=np.int64)
@@ -463,7 +462,7 @@ def describe_layout(loads: Sequence[ir.Load], r: ir.Register, s: ir.For) -> Layo
     wanted = begin + np.arange(used)[:, None] * step + np.arange(matrix.shape[1])
     if (matrix < 0).any() or (matrix != wanted).any():
         return None
-    return Layout(loads[0], begin + low, step, (used, matrix.shape[1] * BYTES[r.dtype]))
+    return TileLayout(loads[0], begin + low, step, (used, matrix.shape[1] * BYTES[r.dtype]))
 
 
 def decide(test: ir.Expr, values: dict[ir.Var, int]) -> bool | None:
@@ -485,7 +484,7 @@ def distance_moved(access: ir.Store, values: dict[ir.Var, np.ndarray]) -> np.nda
     return total
 
 
-def key_of(layout: Layout, at: Affine) -> Hashable:
+def key_of(layout: TileLayout, at: Affine) -> Hashable:
     return layout.first.buffer, at.key, layout.step, layout.shape
 
 

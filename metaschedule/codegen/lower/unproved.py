@@ -17,8 +17,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
 from ... import ir
 from ...affine.constraint import BOUNDS
@@ -142,9 +141,7 @@ def comparisons(cond: ir.Expr, truth: bool) -> Iterator[tuple[str, ir.Expr, ir.E
             yield part.op, part.a, part.b
 
 
-def places(
-    roots: Iterator[ir.Expr] | list[ir.Expr], facts: Surroundings
-) -> Iterator[tuple[ir.Expr, Surroundings]]:
+def places(roots: Iterable[ir.Expr], facts: Surroundings) -> Iterator[tuple[ir.Expr, Surroundings]]:
     """Every load and integer division that is evaluated, with what holds where it is."""
     stack = [(e, facts) for e in roots]
     seen: set[tuple[int, int]] = set()
@@ -168,43 +165,67 @@ def is_division(e: ir.Expr) -> bool:
     return isinstance(e, ir.Binary) and e.op in ("//", "%") and ir.is_integer(e.dtype) and not ir.as_int(e.b)
 
 
-# --- the program as it comes ----------------------------------------------------------------------
+# --- walks ----------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Source:
-    """Collects the buffers of doubtful indices, and whether anything else is worth a second look."""
-
-    doubtful: set[str] = field(default_factory=set)
-    interesting: bool = False
+class _Walk:
+    """Visits every access and every integer division, with what holds there."""
 
     def body(self, body: ir.Body, facts: Surroundings) -> None:
         for s in body:
             self.stmt(s, facts)
 
     def stmt(self, s: ir.Stmt, facts: Surroundings) -> None:
-        if isinstance(s, ir.Block):
-            self.block(s, facts)
-            return
-        if isinstance(s, ir.TupleStore):
-            self.body(s.stores, facts)
-            return
         if isinstance(s, ir.Store):
             self.access(s, facts)
-        self.expressions(list(ir.own_expressions(s)), facts)
-        if isinstance(s, ir.For):
+        self.expressions(ir.own_expressions(s), facts)
+        if isinstance(s, ir.TupleStore):
+            self.body(s.stores, facts)
+        elif isinstance(s, ir.For):
             self.body(s.body, facts.with_loop(s.var, s.extent))
         elif isinstance(s, ir.If):
-            self.body(s.then, facts.assume(s.cond))
-            self.body(s.orelse, facts.assume(s.cond, False))
+            then = facts
+            for cond in conjuncts(s.cond):
+                then = then.assume(cond) if self.lasts(cond) else then
+            self.body(s.then, then)
+            self.body(s.orelse, facts.assume(s.cond, False) if self.lasts(s.cond) else facts)
         elif isinstance(s, ir.While):
             self.body(s.body, facts)
 
-    def block(self, s: ir.Block, facts: Surroundings) -> None:
+    def expressions(self, roots: Iterable[ir.Expr], facts: Surroundings) -> None:
+        for e, here in places(roots, facts):
+            if isinstance(e, ir.Load):
+                self.access(e, here)
+            elif isinstance(e, ir.Binary):
+                self.division(e, here)
+
+    def lasts(self, cond: ir.Expr) -> bool:
+        """Whether a condition still holds behind it."""
+        return True
+
+    def access(self, access: Access, facts: Surroundings) -> None:
+        raise NotImplementedError
+
+    def division(self, e: ir.Binary, facts: Surroundings) -> None:
+        raise NotImplementedError
+
+
+class _Source(_Walk):
+    """The program as it comes: the buffers of doubtful indices, and whether anything else is worth a second
+    look."""
+
+    def __init__(self) -> None:
+        self.doubtful: set[str] = set()
+        self.interesting = False
+
+    def stmt(self, s: ir.Stmt, facts: Surroundings) -> None:
+        if not isinstance(s, ir.Block):
+            super().stmt(s, facts)
+            return
         for cond in s.predicate:
             self.expressions([cond], facts)
             facts = facts.assume(cond)
-        self.expressions(list(s.bindings), facts)
+        self.expressions(s.bindings, facts)
         for it, binding in zip(s.iters, s.bindings, strict=True):
             if not is_bound_inside(binding, it.extent, facts):
                 self.doubtful |= {x.buffer.name for x in accesses(s)}
@@ -214,12 +235,8 @@ class _Source:
             inner = inner.with_loop(it.var, it.extent)
         self.body(s.init + s.body, inner)
 
-    def expressions(self, roots: list[ir.Expr], facts: Surroundings) -> None:
-        for e, here in places(roots, facts):
-            if isinstance(e, ir.Load):
-                self.access(e, here)
-            else:
-                self.interesting = True
+    def division(self, e: ir.Binary, facts: Surroundings) -> None:
+        self.interesting = True
 
     def access(self, access: Access, facts: Surroundings) -> None:
         for index, extent in zip(access.indices, access.buffer.shape, strict=True):
@@ -227,6 +244,35 @@ class _Source:
                 self.interesting = True
             elif not is_within(index, extent, facts):
                 self.doubtful.add(access.buffer.name)
+
+
+class _Lowered(_Walk):
+    """The lowered program: what needs a check."""
+
+    def __init__(self, program: ir.Program, result: Unproved) -> None:
+        self.result = result
+        self.stored = ir.buffers_written(program)
+
+    def lasts(self, cond: ir.Expr) -> bool:
+        """Whether nothing that a condition reads is stored to."""
+        return all(load.buffer not in self.stored for load in ir.loads(cond))
+
+    def division(self, e: ir.Binary, facts: Surroundings) -> None:
+        unsafe = not excludes_zero(e.b, facts)
+        self.result.divisions[e] = self.result.divisions.get(e, False) or unsafe
+
+    def access(self, access: Access, facts: Surroundings) -> None:
+        """An access may be met at several places: what is not proved at one of them is checked."""
+        doubtful = access.buffer.name in self.result.doubtful
+        axes = set(self.result.known.get(access, ()))
+        for axis, (index, extent) in enumerate(zip(access.indices, access.buffer.shape, strict=True)):
+            if ir.has_load(index):
+                low, high = range_of(index, facts)
+                if low < 0 or high >= extent:
+                    axes.add(axis)
+            elif doubtful and not is_within(index, extent, facts):
+                axes.add(axis)
+        self.result.known[access] = tuple(sorted(axes))
 
 
 def accesses(s: ir.Stmt) -> Iterator[Access]:
@@ -253,59 +299,6 @@ def is_within(index: ir.Expr, extent: int, facts: Surroundings) -> bool:
     if value is not None:
         return 0 <= value < extent
     return facts.domain.is_between(index, 0, extent - 1)
-
-
-# --- the lowered program --------------------------------------------------------------------------
-
-
-class _Lowered:
-    def __init__(self, program: ir.Program, result: Unproved) -> None:
-        self.result = result
-        self.stored = ir.buffers_written(program)
-
-    def body(self, body: ir.Body, facts: Surroundings) -> None:
-        for s in body:
-            self.stmt(s, facts)
-
-    def stmt(self, s: ir.Stmt, facts: Surroundings) -> None:
-        if isinstance(s, ir.TupleStore):
-            self.body(s.stores, facts)
-            return
-        if isinstance(s, ir.Store):
-            self.access(s, facts)
-        for e, here in places(ir.own_expressions(s), facts):
-            if isinstance(e, ir.Load):
-                self.access(e, here)
-            elif isinstance(e, ir.Binary):
-                unsafe = not excludes_zero(e.b, here)
-                self.result.divisions[e] = self.result.divisions.get(e, False) or unsafe
-        if isinstance(s, ir.For):
-            self.body(s.body, facts.with_loop(s.var, s.extent))
-        elif isinstance(s, ir.If):
-            then = facts
-            for cond in conjuncts(s.cond):
-                then = then.assume(cond) if self.lasts(cond) else then
-            self.body(s.then, then)
-            self.body(s.orelse, facts.assume(s.cond, False) if self.lasts(s.cond) else facts)
-        elif isinstance(s, ir.While):
-            self.body(s.body, facts)
-
-    def lasts(self, cond: ir.Expr) -> bool:
-        """Whether nothing that a condition reads is stored to."""
-        return all(x.buffer not in self.stored for x in ir.subexpressions(cond) if isinstance(x, ir.Load))
-
-    def access(self, access: Access, facts: Surroundings) -> None:
-        """An access may be met at several places: what is not proved at one of them is checked."""
-        doubtful = access.buffer.name in self.result.doubtful
-        axes = set(self.result.known.get(access, ()))
-        for axis, (index, extent) in enumerate(zip(access.indices, access.buffer.shape, strict=True)):
-            if ir.has_load(index):
-                low, high = range_of(index, facts)
-                if low < 0 or high >= extent:
-                    axes.add(axis)
-            elif doubtful and not is_within(index, extent, facts):
-                axes.add(axis)
-        self.result.known[access] = tuple(sorted(axes))
 
 
 # --- intervals of loaded values -------------------------------------------------------------------

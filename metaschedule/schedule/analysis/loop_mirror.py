@@ -50,9 +50,8 @@ class NewLoops:
         self.view = view
         self.units = units  # whether loops of one iteration are made
         self.loops: dict[ir.Var, int] = {}  # with their extents
-        self.definitions: dict[
-            ir.Var, tuple[Definition, ir.Expr]
-        ] = {}  # of variables over them, with extents
+        # Of variables over them, with extents.
+        self.definitions: dict[ir.Var, tuple[Definition, ir.Expr]] = {}
 
     def fresh(self, extent: int) -> ir.Expr:
         if extent == 1 and not self.units:

@@ -193,7 +193,7 @@ class Vectorize(Primitive):
 class Unroll(Primitive):
     """Write out the iterations of a loop one after the other.
 
-    rewrite:   for i in range(4): S[i]  -->  for i in T.unroll(4): S[i]
+    rewrite:   for i in range(4): S[i]  -->  for i in T.unrolled(4): S[i]
     requires:  1. the loop has no other kind
                2. its extent is a constant, at most 1024
     """

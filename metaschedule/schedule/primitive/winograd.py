@@ -182,7 +182,7 @@ def around(s: State, key: Key) -> Key:
     return s.nest(loops, [key])
 
 
-def unbound(
+def make_block(
     name: str,
     iters: Sequence[ir.Iter],
     reads: Sequence[ir.Load],
@@ -216,7 +216,7 @@ def data_stage(plan: WinogradPlan, tile: int) -> ir.Block:
         loads.append(load)
         values.append(load if domain.prove(inside) else ir.select(inside, load, ir.const(0, source.dtype)))
     value = select_value(points.var, combinations(plan.filter.data, values))
-    return unbound(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
+    return make_block(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
 
 
 def weight_stage(plan: WinogradPlan) -> ir.Block:
@@ -242,7 +242,7 @@ def weight_stage(plan: WinogradPlan) -> ir.Block:
         loads.append(one)
         values.append(one if domain.prove(inside) else ir.select(inside, one, ir.const(0, load.dtype)))
     value = select_value(points.var, combinations(plan.filter.taps, values))
-    return unbound(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
+    return make_block(target.name, iters, loads, ir.Store(target, tuple([it.var for it in iters]), value))
 
 
 def selectors(plan: WinogradPlan) -> list[ir.Var]:
@@ -276,7 +276,7 @@ def products_stage(plan: WinogradPlan, tile: int, data: ir.Buffer, weights: ir.B
     at = sub.exprs(tuple(where))
     update = ir.Store(target, at, ir.Load(target, at) + factor * other)
     start = ir.Store(target, at, ir.const(0, target.dtype))
-    block = unbound(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
+    block = make_block(target.name, [own[it.var] for it in iters], [factor, other], update, (start,))
     before = ROUNDING.get(plan.block) or 1
     return ir.replace_fields(block, annotations={ROUNDING.key: before * math.ceil(plan.filter.amplification)})
 
@@ -291,7 +291,7 @@ def result_stage(plan: WinogradPlan, products: ir.Buffer, tile: int) -> ir.Block
         loads.append(ir.Load(products, tuple(where)))
     value = select_value(along % tile, combinations(plan.filter.results, loads))
     iters = [it for it in plan.block.iters if it.kind == "spatial"]
-    block = unbound(plan.block.name, iters, loads, ir.Store(store.buffer, store.indices, value))
+    block = make_block(plan.block.name, iters, loads, ir.Store(store.buffer, store.indices, value))
     kept = {k: v for k, v in plan.block.annotations.items() if k != ROUNDING.key}
     return ir.replace_fields(block, annotations=kept)
 
