@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir import Block, Expr, Var
+from ..ir import Block, Expr, Var, as_int
 from .constraint import Constraint, constraints_of
 from .form import form_of, variables
 
 if TYPE_CHECKING:
-    from .nest import Nest
+    from .nest import Nest, Variables
 
 
 @dataclass(slots=True, eq=False)
@@ -91,20 +91,25 @@ def determines(s: Nest, known: Iterable[Var], wanted: Iterable[Var]) -> bool:
 
 
 def split_digits(s: Nest, var: Var) -> list[tuple[Var, int]] | None:
-    """The digits of a variable that was split, with what each counts for; None if it was not, or that is no
-    constant."""
+    """The digits of a variable that was split, the least significant first, with what each counts for; None
+    if it was not, or that is no constant."""
     known = s.definitions.get(var)
-    if type(known) is not Split:
-        return None
-    found: list[tuple[Var, int]] = []
-    stride: int | None = 1
-    for digit in reversed(known.digits):
-        if stride is None:
+    strides = digit_strides(s, known.digits) if type(known) is Split else None
+    return None if known is None or strides is None else [*zip(known.digits, strides, strict=True)][::-1]
+
+
+def digit_strides(s: Variables, digits: Sequence[Var]) -> list[int] | None:
+    """What each digit of a number counts for; None if that is no constant.
+
+    digits of extents 4, 5, 6: 30, 6, 1"""
+    found = [1]
+    for digit in reversed(digits[1:]):
+        extent = s.extents.get(digit)
+        size = None if extent is None else as_int(extent)
+        if size is None:
             return None
-        found.append((digit, stride))
-        size = s.fixed_extent(digit)
-        stride = None if size is None else stride * size
-    return found
+        found.append(found[-1] * size)
+    return found[::-1]
 
 
 def consists_of(s: Nest, roots: Iterable[Var]) -> set[Var]:

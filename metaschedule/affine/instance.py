@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .. import ir
 from .constraint import constraints_of
-from .definitions import FusedDigit
+from .definitions import FusedDigit, digit_strides
 from .form import Form, variables
 from .nest import Variables
 from .system import System, Terms
@@ -95,7 +95,7 @@ class Instance:
 
     def number(self, digits: Sequence[ir.Var]) -> Linear:
         """The number with these digits."""
-        strides = self.strides(digits)
+        strides = digit_strides(self.nest, digits)
         if strides is None:
             return self.fresh(0, WIDE)
         total = Linear({})
@@ -103,19 +103,10 @@ class Instance:
             total = total.plus(self.variable(digit), stride)
         return total
 
-    def strides(self, digits: Sequence[ir.Var]) -> list[int] | None:
-        """What each digit counts for; None if that is no constant."""
-        found = [1]
-        for digit in reversed(digits[1:]):
-            size = self.extent(digit)
-            if size is None:
-                return None
-            found.append(found[-1] * size)
-        return found[::-1]
-
     def cut(self, definition: FusedDigit) -> None:
         """All digits of a fused loop, from the loop."""
-        whole, rest, strides = self.variable(definition.whole), Linear({}), self.strides(definition.digits)
+        whole, rest = self.variable(definition.whole), Linear({})
+        strides = digit_strides(self.nest, definition.digits)
         if strides is None:
             for digit in definition.digits:
                 self.known[digit] = self.loop(digit)

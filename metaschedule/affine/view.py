@@ -8,13 +8,12 @@ what an index covers as the loops inside range.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from .. import ir
 from ..arith import Domain, relax
 from .constraint import upper_limits
-from .definitions import FusedDigit, Split
+from .definitions import FusedDigit, Split, digit_strides
 from .form import Iteration, bound_form
 from .interned import plus, times
 from .nest import ROOT, Key, Nest
@@ -147,8 +146,8 @@ class View:
         if isinstance(known, FusedDigit):
             if known.index:
                 return extent
-            whole, stride = self.values(known.whole, block), stride_of(s, known)
-            return None if whole is None or not stride else -(-whole // stride)
+            whole, strides = self.values(known.whole, block), digit_strides(s, known.digits)
+            return None if whole is None or not strides or not strides[0] else -(-whole // strides[0])
         reach = stride = 1
         for digit in reversed(known.digits):
             count, size = self.values(digit, block), s.fixed_extent(digit)
@@ -256,11 +255,6 @@ class View:
         if not isinstance(self.key, ir.Var):
             return Domain() if isinstance(self.key, str) else self.s.domain(self.key)
         return self.s.domain(self.key).with_loop(self.key, self.s.resolve(self.s.extents[self.key]))
-
-
-def stride_of(s: Nest, part: FusedDigit) -> int | None:
-    extents = [s.fixed_extent(d) for d in part.digits[part.index + 1 :]]
-    return None if None in extents else math.prod([n for n in extents if n is not None])
 
 
 def iterator_extent(s: Nest, key: Key, var: ir.Var) -> int | None:

@@ -179,7 +179,7 @@ def select(e: ir.Select, domain: Domain) -> ir.Expr:
     if isinstance(cond, ir.Const):
         return rewrite(e.a if cond.value else e.b, domain)
     a, b = branch(e.a, cond, domain), branch(e.b, ~cond, domain)
-    if same(a, b):
+    if ir.same_expr(a, b):
         return a
     return ir.Select(cond, a, b, e.dtype)
 
@@ -263,22 +263,3 @@ def compare(e: ir.Binary, domain: Domain) -> ir.Expr:
 
 
 STEPS = {("<=", 1): "<", ("<", -1): "<=", (">=", -1): ">", (">", 1): ">="}
-
-
-def same(a: ir.Expr, b: ir.Expr) -> bool:
-    """Whether two expressions are the same tree over the same variables and buffers."""
-    if a is b:
-        return True
-    if isinstance(a, ir.Var) or type(a) is not type(b):
-        return False
-    if isinstance(a, ir.Binary) and isinstance(b, ir.Binary):
-        return a.op == b.op and a.dtype == b.dtype and same(a.a, b.a) and same(a.b, b.b)
-    if isinstance(a, ir.Const) and isinstance(b, ir.Const):
-        return a.dtype == b.dtype and repr(a.value) == repr(b.value)  # -0.0 is not 0.0
-    if isinstance(a, ir.Load) and isinstance(b, ir.Load) and a.buffer is not b.buffer:
-        return False
-    if isinstance(a, ir.Unary) and isinstance(b, ir.Unary) and a.op != b.op:
-        return False
-    if isinstance(a, ir.Call) and isinstance(b, ir.Call) and a.name != b.name:
-        return False
-    return a.dtype == b.dtype and all(map(same, ir.operands(a), ir.operands(b)))

@@ -39,20 +39,9 @@ class Domain:
     """
 
     __slots__ = (
-        "cases",
-        "empty",
-        "extents",
-        "facts",
-        "inequalities",
-        "intervals",
-        "known",
-        "mentioned",
-        "polys",
-        "position",
-        "ranges",
-        "singletons",
-        "symbolic",
-    )
+        "cases", "empty", "extents", "facts", "inequalities", "intervals", "known", "mentioned", "polys",
+        "position", "ranges", "singletons", "symbolic",
+    )  # fmt: skip
 
     def __init__(self, extents: Mapping[Var, Expr | int] = {}, facts: Iterable[Expr] = ()) -> None:
         self.extents: dict[Var, Expr | int] = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir import Expr
-from .canonical import rewrite, same
+from ..ir import Expr, same_expr
+from .canonical import rewrite
 from .domain import Domain
 
 ANYWHERE = Domain()
@@ -22,4 +22,4 @@ def simplify(e: Expr, domain: Domain = ANYWHERE) -> Expr:
     'i % 2 * 4 + j'
     """
     new = rewrite(e, domain)
-    return e if same(e, new) else new
+    return e if same_expr(e, new) else new

@@ -89,6 +89,11 @@ class Buffer:
             return self.size
         return self.layout.offset + reach(self.shape, self.layout.strides)[1]
 
+    @property
+    def item_bytes(self) -> int:
+        """Of an element."""
+        return numpy_dtype(self.dtype).itemsize
+
     def __getitem__(self, indices: Any) -> Load:
         return load(self, indices)
 

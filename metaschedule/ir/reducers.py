@@ -8,7 +8,6 @@ else a user combines with is unknown, and order matters to it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -134,9 +133,7 @@ def identity_of(op: str, dtype: str) -> ir.Const:
     if op == "&":
         low, high = ir.integer_limits(dtype)
         return ir.const(-1 if low < 0 else high, dtype)
-    if ir.is_float(dtype):
-        return ir.const(math.inf if op == "min" else -math.inf, dtype)
-    return ir.const(ir.integer_limits(dtype)[1 if op == "min" else 0], dtype)
+    return ir.const(ir.highest(dtype) if op == "min" else ir.lowest(dtype), dtype)
 
 
 def _known_term(s: ir.Store) -> tuple[str, ir.Expr] | None:

@@ -86,17 +86,9 @@ def describe_instruction(
             )
             ordered += [e for _, e in mine]
     return ir.HardwareInstruction(
-        name,
-        output.dtype,
-        output.size,
-        tuple(registers),
-        tuple(ordered),
-        meaning,
-        code,
-        features,
-        reads,
+        name, output.dtype, output.size, tuple(registers), tuple(ordered), meaning, code, features, reads,
         tiles,
-    )
+    )  # fmt: skip
 
 
 def points(loops: Sequence[ir.For]) -> list[dict[ir.Var, ir.Expr]]:

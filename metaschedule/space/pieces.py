@@ -110,8 +110,8 @@ def bytes_crossing(program: ir.Program, uses: Sequence[dict[ir.Buffer, bool]]) -
         touches = at.get(b, [])
         writes = [n for n, is_written in touches if is_written]
         if touches and b.data is None:
-            alive[touches[0][0] + 1] += b.size * ir.numpy_dtype(b.dtype).itemsize
-            alive[touches[-1][0] + 1] -= b.size * ir.numpy_dtype(b.dtype).itemsize
+            alive[touches[0][0] + 1] += b.size * b.item_bytes
+            alive[touches[-1][0] + 1] -= b.size * b.item_bytes
         if writes:
             rewritten[writes[0] + 1] += 1
             rewritten[writes[-1] + 1] -= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +9,7 @@ from ..codegen.gpu.lower import LoweredGpu, lower_gpu
 from ..codegen.gpu.model import buffer_bytes
 from ..codegen.lower.model import count_copies
 from ..errors import ScheduleError
-from ..ir import Block, Program, numpy_dtype
+from ..ir import Block, Program
 from ..ir.annotations import UNROLL
 from ..schedule import Schedule
 from ..target import Target
@@ -55,7 +54,7 @@ class Buildable:
                 raise ScheduleError(
                     f"unrolling makes {copies} copies of block {name!r}, more than {self.most_copies}"
                 )
-        size = sum(math.prod(b.shape) * numpy_dtype(b.dtype).itemsize for b in state.allocs)
+        size = sum(b.size * b.item_bytes for b in state.allocs)
         if size > self.most_bytes:
             raise ScheduleError(f"the buffers take {size} bytes, more than {self.most_bytes}")
 

@@ -57,7 +57,7 @@ class Instructions(MemoryAccess):
         if any(not isinstance(a, ir.Load) or a.buffer is not args[0].buffer for a in args):  # pyright: ignore
             return None
         loads = [a for a in args if isinstance(a, ir.Load)]
-        safe = self.mask is None or all(map(self.is_readable, loads))
+        safe = self.mask is None or all(self.is_inside(load.buffer, load.indices) for load in loads)
         for load in loads:
             self.check_access(load)
         places = self.lane_places(loads)
@@ -166,14 +166,6 @@ class Instructions(MemoryAccess):
             pointer = self.pointer(load.buffer, Affine(at.const + start, at.terms))
             parts.append(self.f.emit(f"load {kind}, ptr {pointer}, align {BYTES[r.dtype]}"))
         return self.concatenate(parts, kind, size)
-
-    def is_readable(self, load: ir.Load) -> bool:
-        """Whether all lanes, active or not, are elements of the buffer."""
-        bounds = [self.domain.bounds(index) for index in load.indices]
-        return all(
-            low is not None and high is not None and low >= 0 and high < extent
-            for (low, high), extent in zip(bounds, load.buffer.shape, strict=True)
-        )
 
     def pieces_of(self, whole: str, r: ir.Register, lanes: int) -> list[str]:
         """A typed operand of all lanes, cut into registers."""

@@ -92,13 +92,12 @@ class MemoryAccess(Arithmetic):
         """Whether all lanes, active or not, are elements of a buffer that only this thread uses: they can be
         touched then, and accumulators that are touched by masked instructions stay in memory."""
         self.base(buffer)
-        if buffer not in self.stack:
-            return False
-        bounds = [self.domain.bounds(index) for index in indices]
-        return all(
-            low is not None and high is not None and low >= 0 and high < extent
-            for (low, high), extent in zip(bounds, buffer.shape, strict=True)
-        )
+        return buffer in self.stack and self.is_inside(buffer, indices)
+
+    def is_inside(self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> bool:
+        """Whether all lanes, active or not, are elements of a buffer."""
+        pairs = zip(indices, buffer.shape, strict=True)
+        return all(self.domain.is_between(index, 0, extent - 1) for index, extent in pairs)
 
     def pieces(self, dtype: str) -> list[tuple[int, int]]:
         """(first lane, lanes) of the hardware vectors of a masked access. LLVM 22 gets some masks wrong when

@@ -318,10 +318,7 @@ def identity(op: str, dtype: str) -> int | float:
         return -0.0 if ir.is_float(dtype) else 0
     if op == "*":
         return 1.0 if ir.is_float(dtype) else 1
-    if ir.is_float(dtype):
-        return float("inf") if op == "min" else float("-inf")
-    low, high = ir.integer_limits(dtype)
-    return high if op == "min" else low
+    return ir.highest(dtype) if op == "min" else ir.lowest(dtype)
 
 
 def instruction_lanes(s: ir.For) -> int:

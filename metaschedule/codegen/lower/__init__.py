@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ...ir import Program, numpy_dtype
-from ...ir.dtypes import DTYPES
+from ...ir import Program
 from .compact import compact_buffers
 from .flatten import flatten
 from .hoist import hoist_conditions
@@ -35,7 +34,6 @@ PASSES: tuple[Callable[[Program], Program], ...] = (
     version_loops,
     serialize_unsafe_parallel,
 )
-ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 
 
 @dataclass(frozen=True)
@@ -58,4 +56,4 @@ def lower(program: Program, checked: bool = True) -> Lowered:
     for run in PASSES:
         lowered = run(lowered)
     unproved = find_unproved(program, lowered) if checked else Unproved(enabled=False)
-    return Lowered(lowered, allocate_storage(lowered, ITEM_BYTES), unproved)
+    return Lowered(lowered, allocate_storage(lowered), unproved)

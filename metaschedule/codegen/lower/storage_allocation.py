@@ -53,7 +53,7 @@ def round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def allocate_storage(program: ir.Program, item_bytes: dict[str, int]) -> Storage:
+def allocate_storage(program: ir.Program) -> Storage:
     """A place for every buffer that is not a parameter."""
     uses = accesses(program)
     storage = Storage()
@@ -72,7 +72,7 @@ def allocate_storage(program: ir.Program, item_bytes: dict[str, int]) -> Storage
             life = lifetime(uses[b], numbers, 0)
             crossing = loop is None and any(parallel_loop([a]) is not None for a in uses[b])
             crossing |= part_of(life[0]) != part_of(life[1])
-            size, function = b.room * item_bytes[b.dtype], part_of(life[0]) if loop is None else loop
+            size, function = b.room * b.item_bytes, part_of(life[0]) if loop is None else loop
             if size <= STACK_BYTES and stacks[function] + size <= MOST_STACK_BYTES and not crossing:
                 storage.stack.append(b)
                 stacks[function] += size
@@ -83,12 +83,12 @@ def allocate_storage(program: ir.Program, item_bytes: dict[str, int]) -> Storage
                 depth = uses[b][0].path.index(loop) + 1
                 within = {s: n for n, s in enumerate(loop.body)}
                 private.append((b, lifetime(uses[b], within, depth)))
-    storage.shared, storage.shared_bytes = assign_offsets(shared, item_bytes)
-    storage.private, storage.private_bytes = assign_offsets(private, item_bytes)
-    storage.may_overlap = find_overlapping(storage.shared, item_bytes)
+    storage.shared, storage.shared_bytes = assign_offsets(shared)
+    storage.private, storage.private_bytes = assign_offsets(private)
+    storage.may_overlap = find_overlapping(storage.shared)
     for loop in owners.values():  # a function has one parallel loop
         own = {b: at for b, at in storage.private.items() if owners[b] is loop}
-        storage.may_overlap |= find_overlapping(own, item_bytes)
+        storage.may_overlap |= find_overlapping(own)
     return storage
 
 
@@ -97,7 +97,7 @@ def part_of(number: int) -> int:
     return number // PART_STATEMENTS
 
 
-def find_overlapping(offsets: dict[ir.Buffer, int], item_bytes: dict[str, int]) -> set[ir.Buffer]:
+def find_overlapping(offsets: dict[ir.Buffer, int]) -> set[ir.Buffer]:
     """The buffers that overlap with another one in memory."""
     found: set[ir.Buffer] = set()
     furthest: tuple[int, ir.Buffer | None] = (0, None)  # where memory in use ends so far, and whose it is
@@ -105,7 +105,7 @@ def find_overlapping(offsets: dict[ir.Buffer, int], item_bytes: dict[str, int]) 
         end, owner = furthest
         if owner is not None and at < end:
             found |= {b, owner}
-        furthest = max(furthest, (at + b.room * item_bytes[b.dtype], b), key=lambda reach: reach[0])
+        furthest = max(furthest, (at + b.room * b.item_bytes, b), key=lambda reach: reach[0])
     return found
 
 
@@ -170,15 +170,13 @@ def lifetime(group: list[Use], numbers: dict[ir.Stmt, int], depth: int) -> tuple
     return min(at), max(at)
 
 
-def assign_offsets(
-    buffers: list[tuple[ir.Buffer, tuple[int, int]]], item_bytes: dict[str, int]
-) -> tuple[dict[ir.Buffer, int], int]:
+def assign_offsets(buffers: list[tuple[ir.Buffer, tuple[int, int]]]) -> tuple[dict[ir.Buffer, int], int]:
     """Offsets such that buffers alive together do not overlap, largest first; and the total size."""
     done: list[tuple[int, int, tuple[int, int]]] = []  # start, end, lifetime
     offsets: dict[ir.Buffer, int] = {}
     total = 0
-    for b, life in sorted(buffers, key=lambda item: -item[0].room * item_bytes[item[0].dtype]):
-        size = round_up(b.room * item_bytes[b.dtype])
+    for b, life in sorted(buffers, key=lambda item: -item[0].room * item[0].item_bytes):
+        size = round_up(b.room * b.item_bytes)
         at = 0
         for start, end, other in done:
             alive_together = life[0] <= other[1] and other[0] <= life[1]
