@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from operator import itemgetter
 
 from .. import ir
 from .access import Access
@@ -100,7 +101,7 @@ def settle(view: View, f: PlacedIndex, g: PlacedIndex, settled: set[ir.Var]) -> 
         if abs(factor) > spread:
             settled.add(var)
         return len(settled) > before
-    terms = sorted([(abs(c), v) for v, c in moving.items() if v not in settled], key=weight)
+    terms = sorted([(abs(c), v) for v, c in moving.items() if v not in settled], key=itemgetter(0))
     reach: int | None = spread
     found: list[ir.Var] = []
     for factor, var in terms:  # the least first: each must outweigh all before it
@@ -112,10 +113,6 @@ def settle(view: View, f: PlacedIndex, g: PlacedIndex, settled: set[ir.Var]) -> 
         reach = None if reach is None or extent is None else reach + factor * (extent - 1)
     settled.update(found)
     return len(settled) > before
-
-
-def weight(term: tuple[int, ir.Var]) -> int:
-    return term[0]
 
 
 def is_disjoint(view: View, f: PlacedIndex, g: PlacedIndex) -> bool:

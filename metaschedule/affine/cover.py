@@ -11,7 +11,7 @@ exists (its loops are in range, its guards hold) and stores that very element: n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from .. import ir
 from .access import Access
@@ -93,9 +93,6 @@ def holds(system: System, value: Linear, low: float, high: float) -> bool:
 
 class Witness(Instance):
     """An instance whose loops are chosen so that its indices are given values."""
-
-    def __init__(self, system: System, nest: Nest, known: Mapping[ir.Var, Linear]) -> None:
-        super().__init__(system, nest, known)
 
     def choose(self, indices: Sequence[ir.Expr], values: Sequence[Linear], loops: Sequence[ir.Var]) -> None:
         waiting = self.join_digits(indices, values)

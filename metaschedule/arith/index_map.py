@@ -36,7 +36,10 @@ class IndexMap:
     @staticmethod
     def from_function(f: Callable[..., Sequence[ir.Operand] | ir.Operand], ndim: int) -> IndexMap:
         """The map that `f`, given `ndim` variables, returns as a tuple of expressions."""
-        inputs = tuple([ir.Var(name) for name in parameter_names(f, ndim)])
+        names = find_parameters(f)
+        if names is None or len(names) != ndim:
+            names = [f"i{at}" for at in range(ndim)]
+        inputs = tuple(map(ir.Var, names))
         try:
             result: Any = f(*inputs)
         except TypeError as error:
@@ -114,14 +117,11 @@ class IndexMap:
         return iteration_map(self.outputs, self.extents(shape))
 
 
-def parameter_names(f: Callable[..., object], ndim: int) -> list[str]:
-    """The names that the function gives its parameters, if it has as many as there are indices."""
+def find_parameters(f: Any) -> list[str] | None:
+    """The names that a function gives its indices; None if it does not say how many it takes."""
     try:
-        parameters = list(inspect.signature(f).parameters.values())
+        parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
-        parameters = []
-    if len(parameters) == ndim and all(
-        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters
-    ):
-        return [p.name for p in parameters]
-    return [f"i{at}" for at in range(ndim)]
+        return None
+    known = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    return [p.name for p in parameters] if known else None

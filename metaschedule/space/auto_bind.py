@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import ScheduleError
 from ..ir import GPU_AXES
@@ -21,22 +23,35 @@ class AutoBind:
     def __call__(self, sch: Schedule, block: BlockRV, target: Target) -> list[Schedule]:
         if target.gpu is None or not is_unbound(sch, block):
             return [sch]
-        for count in range(len(sch.get_loops(block)), 0, -1):
-            new = sch.fork()
-            try:
-                loops = new.get_loops(block)[:count]
-                whole = fuse(new, loops)
-                if not can_bind(new, whole):
-                    continue
-                outer, inner = new.split(whole, [None, draw_threads(new, target.gpu)])
-                new.bind(outer, "blockIdx.x")
-                new.bind(inner, "threadIdx.x")
-            except ScheduleError:
+        new = bind_outer_loops(sch, block, partial(draw_threads, gpu=target.gpu))
+        if new is None:
+            bind_unit_loop(sch, block)
+        return [new or sch]
+
+
+def bind_outer_loops(
+    sch: Schedule, block: BlockRV, choose_threads: Callable[[Schedule], ExprRV | int]
+) -> Schedule | None:
+    """As many outer loops of a block as can be, fused, divided into blocks of threads; None if none can."""
+    for count in range(len(sch.get_loops(block)), 0, -1):
+        new = sch.fork()
+        try:
+            whole = fuse(new, new.get_loops(block)[:count])
+            if not can_bind(new, whole):  # terms of a reduction, which threads alone may divide
                 continue
-            return [new]
-        loops = sch.get_loops(block)
-        sch.bind(sch.add_unit_loop(loops[0] if loops else block), "blockIdx.x")
-        return [sch]
+            outer, inner = new.split(whole, [None, choose_threads(new)])
+            new.bind(outer, "blockIdx.x")
+            new.bind(inner, "threadIdx.x")
+        except ScheduleError:
+            continue
+        return new
+    return None
+
+
+def bind_unit_loop(sch: Schedule, block: BlockRV) -> None:
+    """One thread for a block with all its loops."""
+    loops = sch.get_loops(block)
+    sch.bind(sch.add_unit_loop(loops[0] if loops else block), "blockIdx.x")
 
 
 def draw_threads(sch: Schedule, gpu: Gpu) -> ExprRV:

@@ -10,7 +10,7 @@ from ..errors import ScheduleError
 from ..ir import Block, Program, Stmt, bodies
 from ..schedule import Schedule
 from ..target import Target
-from .auto_bind import can_bind
+from .auto_bind import bind_outer_loops, bind_unit_loop
 
 THREADS = 128  # of a block: four warps, and few enough for every device
 
@@ -36,26 +36,12 @@ def find_block(s: Stmt) -> Block | None:
 
 def bind_nest(sch: Schedule, name: str, threads: int) -> Schedule:
     """The nest around a block with as many of its outer loops bound as can be."""
-    depth = len(sch.get_loops(sch.get_block(name)))
-    for count in range(depth, 0, -1):
-        new = sch.fork()
-        try:
-            fused = new.fuse(*new.get_loops(new.get_block(name))[:count]) if count > 1 else None
-            loop = new.get_loops(new.get_block(name))[0] if fused is None else fused
-            if not can_bind(new, loop):  # terms of a reduction, which threads alone may divide
-                continue
-            outer, inner = new.split(loop, [None, threads])
-            new.bind(outer, "blockIdx.x")
-            new.bind(inner, "threadIdx.x")
-        except ScheduleError:
-            continue
-        return new
     new = sch.fork()
+    block = new.get_block(name)
+    if (bound := bind_outer_loops(new, block, lambda _: threads)) is not None:
+        return bound
     try:
-        new.bind(
-            new.add_unit_loop(new.get_loops(new.get_block(name))[0] if depth else new.get_block(name)),
-            "blockIdx.x",
-        )
+        bind_unit_loop(new, block)
     except ScheduleError:
         return sch
     return new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Protocol
 
 from ..codegen import split_constants
@@ -72,13 +73,13 @@ def most_plausible(
             drawn += [] if sch is None else [(number, sch)]
     leaders: dict[int, tuple[float, Schedule]] = {}
     for cost, (number, sch) in sorted(
-        zip(predict_seconds(model, [sch for _, sch in drawn]), drawn), key=first
+        zip(predict_seconds(model, [sch for _, sch in drawn]), drawn), key=itemgetter(0)
     ):
         kept = KEPT if KEPT * ROUNDS * NEIGHBOURS * len(sch.trace) <= most_steps and not on_gpu else 1
         if len(leaders) < kept:
             leaders.setdefault(number, (cost, sch))
     best = [downhill(space, program, model, rng, *leader, most_steps) for leader in leaders.values()]
-    return min(best, key=first)[1] if best else Schedule(program)
+    return min(best, key=itemgetter(0))[1] if best else Schedule(program)
 
 
 def piecewise(
@@ -96,10 +97,6 @@ def piecewise(
     return join_traces(program, found).apply(program)
 
 
-def first(pair: tuple[float, Any]) -> float:
-    return pair[0]
-
-
 def downhill(
     space: SpaceLike,
     program: Program,
@@ -115,7 +112,7 @@ def downhill(
         sites = list(trace.decisions)
         moves = [{rng.choice(sites)} for _ in range(NEIGHBOURS)] if sites else []
         near = [new for moved in moves if (new := replay_candidate(space, trace, program, rng, moved))]
-        cost, sch = min([(cost, sch), *zip(predict_seconds(model, near), near)], key=first)
+        cost, sch = min([(cost, sch), *zip(predict_seconds(model, near), near)], key=itemgetter(0))
     return cost, sch
 
 

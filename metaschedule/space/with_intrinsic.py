@@ -12,6 +12,7 @@ from ..schedule.intrinsics import get_intrinsic
 from ..target import Target
 from .block_predicates import find_only_store, has_plain_loops, is_reduction
 from .multi_level_tiling import MultiLevelTiling
+from .stage import fuse
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ class MultiLevelTilingWithIntrinsic(MultiLevelTiling):
         tile = sch.blockize(innermost[0])
         sch.annotate(tile, TENSORIZE.key, self.intrinsic)
         sch.annotate(block, CLAIMED.key, self.intrinsic)
-        first = levels[0]
-        sch.parallel(sch.fuse(*first) if len(first) > 1 else first[0])
+        sch.parallel(fuse(sch, levels[0]))
         reducing = next(n for n, kind in enumerate(self.structure) if kind == "R")
         sch.annotate(sch.decompose_reduction(tile, levels[reducing][0]), CLAIMED.key, self.intrinsic)
 

@@ -54,7 +54,7 @@ class Conversions(Checks):
         i32 = vector_type("i32", v.lanes)
 
         def splat(n: int) -> str:
-            return str(n) if v.lanes == 1 else f"splat (i32 {n})"
+            return constant(n, "int32", v.lanes).text
 
         bits = self.f.emit(f"bitcast {v.typed} to {i32}")
         top = self.f.emit(f"lshr {i32} {bits}, {splat(16)}")
@@ -108,7 +108,7 @@ class Conversions(Checks):
         if dtype == "bfloat16":
             i32 = vector_type("i32", lanes)
             wide = self.f.emit(f"zext {memory} {raw} to {i32}")
-            sixteen = "16" if lanes == 1 else "splat (i32 16)"
+            sixteen = constant(16, "int32", lanes).text
             high = self.f.emit(f"shl {i32} {wide}, {sixteen}")
             return Operand(self.f.emit(f"bitcast {i32} {high} to {register}"), dtype, lanes)
         return Operand(raw, dtype, lanes)
@@ -123,7 +123,7 @@ class Conversions(Checks):
         if v.dtype == "bfloat16":
             i32 = vector_type("i32", v.lanes)
             bits = self.f.emit(f"bitcast {v.typed} to {i32}")
-            sixteen = "16" if v.lanes == 1 else "splat (i32 16)"
+            sixteen = constant(16, "int32", v.lanes).text
             high = self.f.emit(f"lshr {i32} {bits}, {sixteen}")
             return f"{memory} {self.f.emit(f'trunc {i32} {high} to {memory}')}"
         return v.typed

@@ -12,7 +12,6 @@ Reading a text executes nothing: it may hold indices, integers, + - * // % and p
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -53,16 +52,6 @@ def put_parameters(texts: Texts, numbers: Sequence[int]) -> Texts:
         return texts
     known = {f"p{n}": str(number) for n, number in enumerate(numbers)}
     return tuple([re.sub(r"\bp\d+\b", lambda m: known.get(m[0], m[0]), str(t)) for t in texts])
-
-
-def parameter_count(spec: Any) -> int | None:
-    """How many indices a function takes; None if it does not say."""
-    try:
-        parameters = inspect.signature(spec).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    known = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-    return len(parameters) if known else None
 
 
 def lambda_texts(text: str) -> Texts:

@@ -112,8 +112,7 @@ def child_towards(s: State, key: Key, top: Key) -> Key:
 
 def position(s: State, key: Key, top: Key) -> int:
     """Where among the children of `top` a node is."""
-    child = child_towards(s, key, top)
-    return next(n for n, c in enumerate(s.children[top]) if c is child)
+    return s.number_among_siblings(child_towards(s, key, top), top)
 
 
 # --- the block ------------------------------------------------------------------------------------

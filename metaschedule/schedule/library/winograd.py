@@ -13,6 +13,7 @@ so several dimensions are the primitive several times: 16 products for 4 results
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ...errors import ScheduleError
@@ -40,13 +41,11 @@ def winograd(
                 "the loops are not those of different iterators", marks={node.name: "this block"}
             )
         # The last dimension first: each step puts two iterators in the place of one, and those before stay.
-        (_, loop, tile), *rest = sorted(zip(found, loops, tiles, strict=True), reverse=True, key=first)
+        (_, loop, tile), *rest = sorted(
+            zip(found, loops, tiles, strict=True), reverse=True, key=itemgetter(0)
+        )
         data, weights, products = sch.run(Winograd(block, loop, tile))
         for position, _, tile in rest:
             loop = sch.get_loops(products)[position]
             data, weights, products = sch.run(Winograd(products, loop, tile))
     return data, weights, products
-
-
-def first(item: tuple[int, LoopRV, int]) -> int:
-    return item[0]

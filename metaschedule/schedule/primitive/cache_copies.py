@@ -27,7 +27,6 @@ from .cache_stage import (
     path,
     place_after,
     place_before,
-    position,
     redirect,
     writers,
 )
@@ -110,7 +109,8 @@ class CacheRead(Primitive):
 
 
 def first_child(s: State, scope: str, users: list[str]) -> Key:
-    return min((path(s, scope, user)[0] for user in users), key=lambda child: position(s, scope, child))
+    children = [path(s, scope, user)[0] for user in users]
+    return min(children, key=lambda child: s.number_among_siblings(child, scope))
 
 
 def region_box(s: State, scope: str, buffer: Buffer) -> Box:
@@ -140,7 +140,7 @@ def region_box(s: State, scope: str, buffer: Buffer) -> Box:
 
 def find_filled_box(s: State, buffer: Buffer, stores: list[Key], parent: Key, child: Key) -> Box | None:
     """What has been written for sure, and all that has been written, just before a child of `parent`."""
-    before = s.children[parent][: position(s, parent, child)]
+    before = s.children[parent][: s.number_among_siblings(child, parent)]
     for writer in stores:
         node = s.nodes[writer]
         if not isinstance(node, Block) or not any(

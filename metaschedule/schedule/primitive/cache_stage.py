@@ -70,10 +70,6 @@ def path(s: State, scope: Key, key: Key) -> list[Key]:
     return found[::-1]
 
 
-def position(s: State, parent: Key, child: Key) -> int:
-    return next(n for n, c in enumerate(s.children[parent]) if c is child)
-
-
 def check_descent(s: State, key: Key) -> None:
     """A copy goes inside of a loop only where iterations have memory of their own."""
     node = s.nodes[key]
@@ -93,7 +89,7 @@ def place_before(
     store_ways = [path(s, scope, w) for w in stores]
     parent, depth = scope, 0
     while True:
-        spots = [position(s, parent, way[depth]) for way in ways]
+        spots = [s.number_among_siblings(way[depth], parent) for way in ways]
         first, last = min(spots), max(spots)
         kids = s.children[parent]
         span = kids[first : last + 1]

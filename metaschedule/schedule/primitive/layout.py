@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import ir
-from ...arith import Domain, IndexMap, access_region, simplify
+from ...arith import Domain, IndexMap, access_region, find_parameters, simplify
 from ...errors import ScheduleError
 from ..analysis.effects import touch
 from ..analysis.index_text import (
@@ -20,7 +20,6 @@ from ..analysis.index_text import (
     image_shape,
     index_map,
     index_texts,
-    parameter_count,
     put_parameters,
 )
 from ..state import Key, State
@@ -197,7 +196,7 @@ class LayoutSteps(Steps):
         parameters p0, p1, ..."""
         regions = getattr(self.state.block(block), "writes" if kind == "write" else "reads")
         known = type(buffer_index) is int and 0 <= buffer_index < len(regions)
-        rank = len(regions[buffer_index].buffer.shape) if known else parameter_count(index_map) or 0
+        rank = len(regions[buffer_index].buffer.shape) if known else len(find_parameters(index_map) or ())
         if isinstance(pad_value, float) and not math.isfinite(pad_value):
             pad_value = str(pad_value)
         texts = texts_for(index_map, rank)
@@ -215,7 +214,7 @@ class LayoutSteps(Steps):
 
 def texts_for(spec: Spec, rank: int) -> Texts:
     """The texts of an index map; a function that does not take `rank` indices is the caller's mistake."""
-    count = parameter_count(spec) if callable(spec) else None
-    if count is not None and count != rank:
-        raise ScheduleError(f"the index map takes {count} indices, not {rank}")
+    names = find_parameters(spec) if callable(spec) else None
+    if names is not None and len(names) != rank:
+        raise ScheduleError(f"the index map takes {len(names)} indices, not {rank}")
     return index_texts(spec, rank)

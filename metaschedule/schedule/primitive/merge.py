@@ -87,8 +87,8 @@ class Merge(Primitive):
 
     def check_adjacent(self, s: State, loops: list[ir.For]) -> None:
         for first, second in pairwise(loops):
-            around = s.children[s.parent[first.var]]
-            place = next(n for n, key in enumerate(around) if key is first.var)
+            parent = s.parent[first.var]
+            around, place = s.children[parent], s.number_among_siblings(first.var, parent)
             if place + 1 == len(around) or around[place + 1] is not second.var:
                 raise ScheduleError(
                     "the loops do not follow one another",
