@@ -62,6 +62,13 @@ class Domain:
         for fact in facts:
             self._assume(fact)
 
+    @staticmethod
+    def keeping_names(extents: Mapping[Var, Expr | int]) -> Domain:
+        """A domain in which a variable of extent 1 keeps its name, where `simplify` puts 0 elsewhere."""
+        new = Domain(extents)
+        new.singletons.clear()
+        return new
+
     def with_loop(self, var: Var, extent: Expr | int) -> Domain:
         """This domain with one more loop, innermost."""
         new = self._copy()

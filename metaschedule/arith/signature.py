@@ -42,8 +42,7 @@ def block_signature(block: ir.Block) -> tuple[tuple[ir.Region, ...], tuple[ir.Re
     """(reads, writes) in terms of the block's iteration variables: one region per buffer, in order
     of first access. Buffers that live inside the block are left out, and so is a reduction's
     reading of its own result."""
-    domain = Domain({it.var: it.extent for it in block.iters if not ir.has_load(it.extent)})
-    domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
+    domain = Domain.keeping_names({it.var: it.extent for it in block.iters if not ir.has_load(it.extent)})
     collector = Collector(domain, {it.var for it in block.iters})
     accesses = collector.block(block, BlockPlace(domain, {}, {}), closed=True)
     reads: dict[ir.Buffer, list[ir.Region]] = {}

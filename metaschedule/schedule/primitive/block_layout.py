@@ -64,8 +64,7 @@ class TransformBlockLayout(Primitive):
             )
         iters = self.iterators(block, found, shape)
         back = found.inverse(extents)([it.var for it in iters])
-        domain = Domain(dict(zip([it.var for it in iters], shape, strict=True)))
-        domain.singletons.clear()
+        domain = Domain.keeping_names(dict(zip([it.var for it in iters], shape, strict=True)))
         values = {it.var: simplify(e, domain) for it, e in zip(block.iters, back, strict=True)}
         gaps = found.gaps(extents, [it.var for it in iters], domain) if has_gaps else []
         return BlockLayoutPlan(block, chain, iters, values, [simplify(negation(test)) for test in gaps])

@@ -173,8 +173,8 @@ class Relayout(ir.Rewriter):
         if not isinstance(s, ir.Block):
             return super().stmt(s)
         outside = self.domain
-        self.domain = Domain({it.var: n for it in s.iters if (n := ir.as_int(it.extent)) is not None})
-        self.domain.singletons.clear()  # an iterator of extent 1 keeps its name
+        extents = {it.var: n for it in s.iters if (n := ir.as_int(it.extent)) is not None}
+        self.domain = Domain.keeping_names(extents)
         new = super().stmt(s)
         self.domain = outside
         return new

@@ -187,8 +187,7 @@ class Parts:
         s = self.state
         values = {it.var: new for it, new in zip(self.block.iters, self.inner, strict=True)}
         loops = {v: s.resolve(s.extents[v]) for v in self.loops}
-        domain = Domain({it.var: it.extent for it in self.iters})
-        domain.singletons.clear()  # an iterator of extent 1 keeps its name in the regions
+        domain = Domain.keeping_names({it.var: it.extent for it in self.iters})
         found: list[ir.Region] = []
         for r in regions:
             starts = [ir.substitute(start, values) for start, _ in r.ranges]

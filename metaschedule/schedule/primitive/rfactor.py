@@ -197,8 +197,7 @@ def partial_block(s: State, plan: FactorPlan, partials: list[ir.Buffer]) -> ir.B
         by_loop[var] = new
         iters.append(ir.Iter(new, s.extents[var], "spatial" if var is plan.loop else "reduce"))
         bindings.append(var)
-    domain = Domain({new: s.extents[var] for var, new in by_loop.items()})  # pyright: ignore[reportArgumentType]
-    domain.singletons.clear()
+    domain = Domain.keeping_names({new: s.extents[var] for var, new in by_loop.items()})  # pyright: ignore
     for it, binding in zip(block.iters, block.bindings, strict=True):
         if it.kind == "reduce":
             values[it.var] = simplify(ir.substitute(s.resolve(binding), by_loop), domain)

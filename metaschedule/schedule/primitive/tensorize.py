@@ -56,8 +56,7 @@ class Tensorize(Primitive):
             made, outer = None, s.block(self.target)
             at, (loops, stores) = outer.name, inside_of(s, outer)
         intrinsic = get_intrinsic(self.intrinsic)
-        where = Domain({it.var: it.extent for it in outer.iters})
-        where.singletons.clear()
+        where = Domain.keeping_names({it.var: it.extent for it in outer.iters})
         for loop in loops:
             where = where.with_loop(loop.var, s.resolve(loop.extent))
         body = statements(stores, where)
