@@ -74,6 +74,7 @@ from .stmt import (
 from .structural import expr_key, same_expr, same_exprs, structural_equal, structural_hash
 from .visit import (
     Rewriter,
+    StmtRewriter,
     Substitute,
     blocks,
     bodies,

@@ -232,6 +232,13 @@ class Rewriter:
         )
 
 
+class StmtRewriter(Rewriter):
+    """Rebuilds statements and leaves expressions as they are."""
+
+    def expr(self, e: Expr) -> Expr:
+        return e
+
+
 def _pair(p: tuple[Expr, Expr], f: Callable[[Expr], Expr]) -> tuple[Expr, Expr]:
     a, b = f(p[0]), f(p[1])
     return p if a is p[0] and b is p[1] else (a, b)

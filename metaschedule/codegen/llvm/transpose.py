@@ -39,12 +39,16 @@ LANE_BYTES = 16  # shuffles within 128 bits are the cheap ones
 
 
 @dataclass
-class Transposition:
+class CopyNest:
+    """A store in two loops of a tile."""
+
     emitter: StatementEmitter
     rows: For  # over r
     columns: For  # over v
     store: Store
 
+
+class Transposition(CopyNest):
     def emit(self) -> None:
         e, n = self.emitter, self.rows.fixed_extent
         assert n is not None
@@ -94,13 +98,7 @@ def find_transposition(emitter: StatementEmitter, rows: For) -> Transposition | 
     return None
 
 
-@dataclass
-class Interleaving:
-    emitter: StatementEmitter
-    rows: For  # over r
-    columns: For  # over v
-    store: Store
-
+class Interleaving(CopyNest):
     def emit(self) -> None:
         e, lanes = self.emitter, self.columns.fixed_extent
         assert lanes is not None

@@ -23,10 +23,7 @@ def hoist_conditions(program: ir.Program) -> ir.Program:
     return ir.replace_fields(program, body=_Hoist().body(program.body))
 
 
-class _Hoist(ir.Rewriter):
-    def expr(self, e: ir.Expr) -> ir.Expr:
-        return e
-
+class _Hoist(ir.StmtRewriter):
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if not isinstance(s, ir.For):
             return super().stmt(s)
@@ -58,14 +55,11 @@ def find_invariant(s: ir.For) -> list[ir.Expr]:
     return found
 
 
-class _AssumeConditions(ir.Rewriter):
+class _AssumeConditions(ir.StmtRewriter):
     """Takes conditions for granted."""
 
     def __init__(self, known: list[ir.Expr]) -> None:
         self.known = known
-
-    def expr(self, e: ir.Expr) -> ir.Expr:
-        return e
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if isinstance(s, ir.If) and not s.orelse:

@@ -65,7 +65,7 @@ def version_loops(program: ir.Program) -> ir.Program:
     return ir.replace_fields(program, body=_Versions(Domain(), (), MOST_VERSIONS, {}).body(program.body))
 
 
-class _Versions(ir.Rewriter):
+class _Versions(ir.StmtRewriter):
     """Goes down the loops; on the way, `loops` are the loops around, `versions` how many there may be, and
     `known` what conditions are as guards of a tile (they come again in every version)."""
 
@@ -87,9 +87,6 @@ class _Versions(ir.Rewriter):
             below = inner.body if s.kind in TILE_KINDS else inner.version_body
             return ir.replace_fields(s, body=below(s.body))
         return super().stmt(s)
-
-    def expr(self, e: ir.Expr) -> ir.Expr:
-        return e
 
     def version_body(self, body: ir.Body) -> ir.Body:
         """The body of the innermost of `loops`, in as many versions as it decides tails."""
@@ -192,15 +189,12 @@ def tail_starts(guard: TileGuard, domain: Domain) -> list[int] | None:
     return [*starts, guard.extremes[1]] if empty else [*starts]
 
 
-class _AssumeStart(ir.Rewriter):
+class _AssumeStart(ir.StmtRewriter):
     """Knows where the tile of a guard starts."""
 
     def __init__(self, where: _Versions, guard: TileGuard, start: int) -> None:
         self.where, self.known, self.start = where, guard, start
         self.tile: tuple[ir.For, ...] = ()
-
-    def expr(self, e: ir.Expr) -> ir.Expr:
-        return e
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if isinstance(s, ir.For):

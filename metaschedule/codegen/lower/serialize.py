@@ -20,13 +20,10 @@ def serialize_loops(program: ir.Program) -> ir.Program:
     return ir.replace_fields(program, body=_Serialize().body(program.body))
 
 
-class _Serialize(ir.Rewriter):
+class _Serialize(ir.StmtRewriter):
     def __init__(self) -> None:
         self.domain = Domain()
         self.around: tuple[str, ...] = ()
-
-    def expr(self, e: ir.Expr) -> ir.Expr:
-        return e
 
     def stmt(self, s: ir.Stmt) -> ir.Stmt | ir.Body:
         if not isinstance(s, ir.For):

@@ -155,7 +155,7 @@ def serialize_unsafe_parallel(program: ir.Program) -> ir.Program:
     return serialize_unsafe_parallel(ir.replace_fields(program, body=_Serial(unsafe).body(program.body)))
 
 
-class _Serial(ir.Rewriter):
+class _Serial(ir.StmtRewriter):
     def __init__(self, loops: set[ir.Stmt]) -> None:
         self.loops = loops
 

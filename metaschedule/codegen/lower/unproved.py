@@ -165,10 +165,10 @@ def is_division(e: ir.Expr) -> bool:
     return isinstance(e, ir.Binary) and e.op in ("//", "%") and ir.is_integer(e.dtype) and not ir.as_int(e.b)
 
 
-# --- walks ----------------------------------------------------------------------------------------
+# --- visits ---------------------------------------------------------------------------------------
 
 
-class _Walk:
+class _Visitor:
     """Visits every access and every integer division, with what holds there."""
 
     def body(self, body: ir.Body, facts: Surroundings) -> None:
@@ -210,7 +210,7 @@ class _Walk:
         raise NotImplementedError
 
 
-class _Source(_Walk):
+class _Source(_Visitor):
     """The program as it comes: the buffers of doubtful indices, and whether anything else is worth a second
     look."""
 
@@ -246,7 +246,7 @@ class _Source(_Walk):
                 self.doubtful.add(access.buffer.name)
 
 
-class _Lowered(_Walk):
+class _Lowered(_Visitor):
     """The lowered program: what needs a check."""
 
     def __init__(self, program: ir.Program, result: Unproved) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 from ... import ir
 from ...errors import ScheduleError
-from ...ir.reducers import find_reducer
 from ..analysis.signature import infer_signature, refresh_scopes
 from ..state import Key, State
 from .base import BlockRV, Primitive, Steps, primitive
-from .padding import check_own_nest
+from .padding import check_own_nest, get_sum
 
 WIDER = {"float16": ("float32", "float64"), "bfloat16": ("float32", "float64"), "float32": ("float64",)}
 
@@ -58,9 +57,7 @@ class ConvertOperand(Primitive):
         if not holds(self.dtype, buffer.dtype, self.offset):
             moved = f" moved by {self.offset}" if self.offset else ""
             raise ScheduleError(f"{self.dtype} does not hold all values of {buffer.dtype}{moved}", marks)
-        reducer = find_reducer(block)
-        if reducer is None or reducer.ops != ("+",) or not ir.is_zero(reducer.identities[0]):
-            raise ScheduleError(f"block {block.name!r} is not a sum that starts from 0", marks)
+        reducer = get_sum(block)
         uses = [e for e in ir.expressions(block.body) if isinstance(e, ir.Load) and e.buffer is buffer]
         found = [(a, b) for a, b in factors(reducer.terms[0]) if a.buffer is buffer]
         if len(found) != 1 or len(uses) != 1:

@@ -61,9 +61,7 @@ class PadEinsum(Primitive):
             )
         if any(m < 1 for m in multiples):
             raise ScheduleError(f"padding must be positive, got {multiples}", marks)
-        reducer = find_reducer(block)
-        if reducer is None or reducer.ops != ("+",) or not ir.is_zero(reducer.identities[0]):
-            raise ScheduleError(f"block {block.name!r} is not a sum that starts from 0", marks)
+        reducer = get_sum(block)
         found = factors(reducer.terms[0])
         if found is None:
             raise ScheduleError(f"block {block.name!r} does not sum products of loads", marks)
@@ -167,6 +165,16 @@ class PadEinsum(Primitive):
         new = [ir.Var(v.name) for v in used]
         copy = ir.Store(store.buffer, tuple(new), ir.Load(result, tuple(new)))
         return s.add(copy_nest(f"{plan.block.name}_crop", new, [extents[v] for v in used], copy))
+
+
+def get_sum(block: ir.Block) -> BlockReducer:
+    """The sum from 0 that a block is."""
+    reducer = find_reducer(block)
+    if reducer is None or reducer.ops != ("+",) or not ir.is_zero(reducer.identities[0]):
+        raise ScheduleError(
+            f"block {block.name!r} is not a sum that starts from 0", marks={block.name: "this block"}
+        )
+    return reducer
 
 
 def check_own_nest(s: State, block: ir.Block) -> ir.Var:
