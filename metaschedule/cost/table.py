@@ -22,6 +22,7 @@ from .guards import GuardEffect, effect_of_guards
 from .nest import Loop, NestedStore, common_prefix, nests
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = range(4)
+NONE: frozenset[Var] = frozenset()
 ITEM_BYTES = {name: numpy_dtype(name).itemsize for name in DTYPES}
 KIND = {"parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED}
 
@@ -54,10 +55,18 @@ def rows_of(found: list[NestedStore]) -> list[StoreRow]:
         extents, kinds, fused, entries = [], [], [], []
         digits: list[tuple[Loop, int]] = []
         starts: list[int] = []
+        whole: dict[Var, int] = {}  # of loops that are not cut, mostly: their place in the row
         place: dict[Var, list[tuple[int, int]]] = {}  # of each digit: where it begins, its loop in the row
         for loop in nest.loops:
             starts.append(len(extents))
-            bounds = cuts.get(loop.var, (1, loop.extent))
+            if loop.var not in cuts:
+                whole[loop.var] = len(extents) - total
+                extents.append(loop.extent)
+                kinds.append(KIND.get(loop.kind, SERIAL))
+                fused.append(False)
+                digits.append((loop, 1))
+                continue
+            bounds = cuts[loop.var]
             place[loop.var] = []
             for low, high in zip(bounds[-2::-1], bounds[:0:-1]):
                 place[loop.var].append((low, len(extents) - total))
@@ -66,13 +75,17 @@ def rows_of(found: list[NestedStore]) -> list[StoreRow]:
                 fused.append(len(bounds) > 2)
                 digits.append((loop, low))
         for a, access in enumerate(nest.accesses):
-            outer = {loop.var for loop in nest.loops[: access.shared]}
+            outer = {loop.var for loop in nest.loops[: access.shared]} if access.shared else NONE
             for d, form in enumerate(access.forms, -len(access.forms)):
                 for (var, start, stop), k in form.items():
-                    if var not in outer:
-                        for low, at in place.get(var, ()):
-                            if start <= low < stop:
-                                entries.append((a, d, at, abs(k) * (low // start)))
+                    if var in outer:
+                        continue
+                    if var in whole:
+                        entries.append((a, d, whole[var], abs(k)))
+                        continue
+                    for low, at in place.get(var, ()):
+                        if start <= low < stop:
+                            entries.append((a, d, at, abs(k) * (low // start)))
         starts.append(total)
         private = [starts[access.shared] for access in nest.accesses]
         rows.append(
