@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from ..database import Database, Record
-from .history import course_of, describe_run, find_run
+from .history import course_of, describe_run, find_leader, find_run
 from .kernel import describe_record, replay
 
 
@@ -37,15 +37,15 @@ def compare_spaces(db: Database, workload: str, target: str, first: str, second:
     """The best so far of all trials of a program in two spaces."""
     sides: list[dict[str, Any]] = []
     for space in (first, second):
-        trials = [r for r in db.records(workload, target, space=space) if not r.confirmed]
+        records = db.records(workload, target, space=space)
+        trials = [r for r in records if not r.confirmed]
         if not trials:
             raise LookupError(f"no trials in the space {space}")
-        course = course_of([r for n, r in enumerate(trials)], find_run(db, trials[0].run))
+        course = course_of(trials, find_run(db, trials[0].run))
         course["trial"] = list(range(len(course["trial"]))) if None in course["trial"] else course["trial"]
-        times = [r.latency for r in trials if r.latency is not None]
-        sides.append(
-            {"space": space, "trials": len(trials), "best": min(times, default=None), "course": course}
-        )
+        leader = find_leader(records)
+        best = leader.latency if leader else None
+        sides.append({"space": space, "trials": len(trials), "best": best, "course": course})
     return {"kind": "spaces", "sides": sides, "faster": ratio(sides[0]["best"], sides[1]["best"])}
 
 
@@ -73,14 +73,6 @@ def align(first: list[str], second: list[str]) -> list[list[str | None]]:
         for n in range(max(len(left), len(right))):
             a = left[n] if n < len(left) else None
             b = right[n] if n < len(right) else None
-            mark = (
-                "="
-                if tag == "equal"
-                else "~"
-                if a is not None and b is not None
-                else "+"
-                if a is None
-                else "-"
-            )
+            mark = "=" if tag == "equal" else "+" if a is None else "-" if b is None else "~"
             rows.append([a, b, mark])
     return rows

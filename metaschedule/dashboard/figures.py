@@ -43,7 +43,7 @@ def tables_of(db: Database, call: str | None = None) -> str:
         f"| {us(k['after'])} | {k['trials']} | {escape(k['stopped'] or '')} |"
         for k in model["kernels"]
     ]
-    head = "| kernel | calls | untuned, us | tuned, us | in the model, us | records | stopped |"
+    head = "| kernel | calls | untuned, us | tuned, us | in the model, us | trials | stopped |"
     all_kernels, compared = len(model["kernels"]), model["compared"]
     which = "" if compared == all_kernels else f" ({compared} of {all_kernels} kernels)"
     total = f"Before {us(model['before'])} us, after {us(model['after'])} us{which}, on {model['target']}."

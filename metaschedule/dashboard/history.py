@@ -78,13 +78,12 @@ def describe_run(db: Database, uid: str) -> dict[str, Any]:
     run = find_run(db, uid)
     records = db.records(run=uid)
     trials = [r for r in records if not r.confirmed]
-    confirmed = [r for r in records if r.confirmed and r.latency is not None]
     workload = next((w for w in db.workloads() if w.hash == run.workload), None)
     sketches = list(dict.fromkeys(r.sketch for r in trials))
     numbers = {sketch: n for n, sketch in enumerate(sketches)}
     shown = thin(trials)
-    best = min((r.latency for r in trials if r.latency is not None), default=None)
-    final = min((r.latency for r in confirmed if r.reliable and r.latency), default=best)
+    leader, overall = find_leader(records), db.best(run.workload, run.target)
+    final = leader.latency if leader else None
     work = work_of(workload.script) if workload else Work()
     peak = run.details.get("peak")
     return {
@@ -107,6 +106,8 @@ def describe_run(db: Database, uid: str) -> dict[str, Any]:
         "left": seconds_left(run, len(trials)),
         "untuned": run.untuned,
         "best": final,
+        # None: the fastest of the program, whose address is shorter
+        "leader": leader.uid if leader and overall and leader.uid != overall.uid else None,
         **work.rates(final),
         "peak": peak,
         "trials": len(trials),
@@ -118,7 +119,6 @@ def describe_run(db: Database, uid: str) -> dict[str, Any]:
         "thinned": len(shown) < len(trials),
         "course": course_of(trials, run),
         "sketches": [outline_of(r) for r in first_of_each(trials, sketches)],
-        "confirmed": [{"uid": r.uid, "latency": r.latency} for r in confirmed],
     }
 
 
@@ -135,6 +135,15 @@ def find_run(db: Database, uid: str) -> TuningRun:
     return TuningRun(
         uid, r.workload, r.target, r.space, r.seed, uid, started=r.created, updated=ended, stopped=""
     )
+
+
+def find_leader(records: Sequence[Record]) -> Record | None:
+    """The fastest, as `Database.ranked` has it: leaders are measured again side by side, which counts more
+    than the trial; what was measured undisturbed counts more than an upper bound; and a candidate that failed
+    once is none."""
+    failed = {(r.sketch, r.decisions) for r in records if r.outcome != "ok"}
+    working = [r for r in records if r.latency is not None and (r.sketch, r.decisions) not in failed]
+    return min(working, key=lambda r: (not r.reliable, not r.confirmed, r.latency or 0.0), default=None)
 
 
 def thin(records: Sequence[Record], most: int = MOST_POINTS) -> list[Record]:

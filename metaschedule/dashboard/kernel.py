@@ -14,7 +14,7 @@ from ..database import Database, Record, StoredWorkload, TuningRun
 from ..errors import ScheduleError
 from ..ir import Program
 from ..runtime.compile import assembly
-from ..schedule import Schedule, Trace, TraceError
+from ..schedule import Instruction, Schedule, Trace, TraceError
 from ..script import parse
 from ..target import Target, resolve
 from .history import outline_of, thin
@@ -163,20 +163,32 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     return list(found.values())
 
 
+def name_decision(trace: Trace, instruction: Instruction) -> str:
+    """By the names of what it gives in the text of the trace: "v0, v1 (tile)"."""
+    names = trace.names()
+    drawn = ", ".join(names[h] for h in instruction.outputs)
+    return f"{drawn} ({instruction.primitive.op.removeprefix('sample_')})"
+
+
 def compare_decisions(records: Sequence[Record]) -> dict[str, Any]:
     """The decisions of candidates that share a sketch, as columns of numbers: one for each, and one for each
     factor of a tile; constant ones are left out."""
     columns: dict[str, list[float]] = {}
     for record in records:
         trace = record.trace or Trace()
-        for n, i in enumerate(trace.instructions):
+        names = trace.names()
+        for i in trace.instructions:
             if not i.is_sampling:
                 continue
             values = i.decision if isinstance(i.decision, (list, tuple)) else [i.decision]
-            label = i.primitive.op.removeprefix("sample_")
-            for k, value in enumerate(values):
+            op = i.primitive.op.removeprefix("sample_")
+            if len(values) == len(i.outputs):
+                labels = [f"{names[h]} ({op})" for h in i.outputs]
+            else:
+                labels = [f"{name_decision(trace, i)}[{k}]" for k in range(len(values))]
+            for label, value in zip(labels, values, strict=True):
                 if isinstance(value, (int, float)):
-                    columns.setdefault(f"{n}: {label}[{k}]", []).append(value)
+                    columns.setdefault(label, []).append(value)
     whole = {name: column for name, column in columns.items() if len(column) == len(records)}
     return {
         "uids": [r.uid for r in records],

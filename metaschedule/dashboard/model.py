@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..database import Database, Record, TuningRun
+from ..database import Database, Record, StoredWorkload, TuningRun
 from .history import is_running, work_of
 
 PLAIN_SHARE = 0.9  # of the peak: what a good kernel reaches, so what is above it is not to be won
@@ -16,7 +16,8 @@ def describe_model(db: Database, call: str) -> dict[str, Any]:
     if not runs:
         raise LookupError(f"no call {call}")
     workloads = {w.hash: w for w in db.workloads()}
-    kernels = [describe_kernel(db, run, workloads[run.workload]) for run in runs]
+    trials = db.run_counts()
+    kernels = [describe_kernel(db, run, workloads[run.workload], trials.get(run.uid, 0)) for run in runs]
     kernels.sort(key=lambda k: -(k["after"] or k["before"] or 0.0))
     # known both before and after, so that the two sums compare
     compared = [k for k in kernels if k["before"] is not None and k["after"] is not None]
@@ -36,7 +37,7 @@ def describe_model(db: Database, call: str) -> dict[str, Any]:
     }
 
 
-def describe_kernel(db: Database, run: TuningRun, workload: Any) -> dict[str, Any]:
+def describe_kernel(db: Database, run: TuningRun, workload: StoredWorkload, trials: int) -> dict[str, Any]:
     best: Record | None = db.best(run.workload, run.target)
     latency = best.latency if best else None
     weight = 1.0 if run.weight is None else run.weight
@@ -58,7 +59,7 @@ def describe_kernel(db: Database, run: TuningRun, workload: Any) -> dict[str, An
         "may_win": left,
         **work.rates(latency),
         "peak": peak,
-        "trials": db.count(run=run.uid),
+        "trials": trials,
         "stopped": run.stopped,
     }
 

@@ -6,6 +6,7 @@ view that the page can lead to is embedded: the file asks nobody for anything, a
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -63,14 +64,17 @@ def collect(db: Database, call: str | None = None) -> dict[str, Any]:
         pairs = [(k["workload"], k["target"], k["run"]) for k in kernels]
     for workload, target, run in pairs:
         place = f"{quote(workload, safe='')}/{quote(target, safe='')}"
+        data[f"space/{place}"] = view(db, f"space/{place}")
+        candidates = [place]
         if run is not None:
             data[f"run/{run}"] = view(db, f"run/{run}")
-        data[f"space/{place}"] = view(db, f"space/{place}")
-        for name in ("kernel", "steps", "code"):
+            leader = data[f"run/{run}"]["leader"]  # another run of this program may have a faster one
+            candidates += [f"{place}/{leader}"] if leader else []
+        for name, candidate in itertools.product(("kernel", "steps", "code"), candidates):
             try:
-                data[f"{name}/{place}"] = view(db, f"{name}/{place}")
+                data[f"{name}/{candidate}"] = view(db, f"{name}/{candidate}")
             except (LookupError, ScheduleError) as error:
-                data[f"{name}/{place}"] = {"error": str(error)}
+                data[f"{name}/{candidate}"] = {"error": str(error)}
     return finite(data)
 
 

@@ -8,12 +8,13 @@ from collections import Counter
 from typing import Any
 
 from ..database import Database, Record
+from ..ir import Program
 from ..schedule import TraceError
 from ..script import parse
 from ..space.size import size_of
 from ..space.statistics import sites
-from .history import outline_of
-from .kernel import describe_record
+from .history import find_leader, outline_of
+from .kernel import describe_record, name_decision
 
 MOST_VALUES = 24  # of one decision, in a table of how often each was drawn
 
@@ -25,8 +26,7 @@ def describe_space(db: Database, workload: str, target: str) -> dict[str, Any]:
         raise LookupError(f"no program {workload}")
     groups: dict[str | None, list[Record]] = {}
     for record in db.records(workload, target):
-        if not record.confirmed:
-            groups.setdefault(record.sketch, []).append(record)
+        groups.setdefault(record.sketch, []).append(record)
     program = parse(source.script)
     sketches = [describe_sketch(records, program) for records in groups.values()]
     sketches.sort(key=lambda s: (s["best"] is None, s["best"]))
@@ -43,14 +43,16 @@ def describe_space(db: Database, workload: str, target: str) -> dict[str, Any]:
     }
 
 
-def describe_sketch(records: list[Record], program: Any) -> dict[str, Any]:
-    times = sorted(r.latency for r in records if r.latency is not None)
-    best = min((r for r in records if r.latency is not None), key=lambda r: r.latency or 0.0, default=None)
+def describe_sketch(measured: list[Record], program: Program) -> dict[str, Any]:
+    """How often it was drawn, and how fast that was; its leader may have been measured again since."""
+    records = [r for r in measured if not r.confirmed] or measured
+    times = [r.latency for r in records if r.latency is not None]
+    best = find_leader(measured)
     found: dict[str, Any] = {
         "outline": outline_of(records[0]),
         "drawn": len(records),
         "outcomes": dict(Counter(r.outcome for r in records).most_common()),
-        "best": times[0] if times else None,
+        "best": best.latency if best else None,
         "median": statistics.median(times) if times else None,
         "record": describe_record(best) if best else None,
         "spaces": sorted({r.space for r in records}),
@@ -88,8 +90,8 @@ def count_decisions(records: list[Record]) -> list[dict[str, Any]]:
     """For each random variable of a sketch, the values that were drawn: how often, and the fastest candidate
     with it. Only decisions are decoded, each set of them once: of 100,000 traces that would take minutes."""
     trace = records[0].trace
-    drawn = [(n, i) for n, i in enumerate(trace.instructions if trace else ()) if i.is_sampling]
-    names = [f"{n}: {i.primitive.op.removeprefix('sample_')}" for n, i in drawn]
+    drawn = [i for i in trace.instructions if i.is_sampling] if trace else []
+    names = [name_decision(trace, i) for i in drawn] if trace else []
     latencies: dict[str, list[float | None]] = {}
     for record in records:
         latencies.setdefault(record.decisions or "[]", []).append(record.latency)

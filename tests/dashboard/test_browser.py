@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from metaschedule.database import Record, TuningRun, open
+from metaschedule.database import Database, Record, TuningRun, open
 from tests.dashboard.databases import HOSTILE, copy_of_real_run, many_records
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
@@ -232,16 +232,23 @@ def test_hostile_names_are_text(page: Any, tmp_path: Path) -> None:
         server.stop()
 
 
+def addresses_of(db: Database) -> list[str]:
+    """Of every view."""
+    (run, other), kernel = db.runs(), db.summaries()[0]
+    place = f"{kernel.workload}/{quote(kernel.target, safe='')}"
+    first, second = (r.uid for r in db.ranked(kernel.workload, kernel.target, limit=2))
+    return [
+        *("#/", f"#/run/{run.uid}", f"#/model/{run.call}", f"#/kernel/{place}", f"#/space/{place}"),
+        *(f"#/compare/runs/{run.uid}/{other.uid}", f"#/compare/records/{first}/{second}"),
+        f"#/compare/spaces/{place}/{run.space}/{run.space}",
+    ]
+
+
 def test_narrow_screens_themes_and_keyboards(page: Any, served: Server, tmp_path: Path) -> None:
     with open(tmp_path / "tuning.db", readonly=True) as db:
-        run, kernel = db.runs()[0], db.summaries()[0]
+        addresses = addresses_of(db)
     page.set_viewport_size({"width": 400, "height": 800})
-    for address in (
-        "#/",
-        f"#/run/{run.uid}",
-        f"#/kernel/{kernel.workload}/{kernel.target}",
-        f"#/model/{run.call}",
-    ):
+    for address in addresses:
         page.goto(served.address + address)
         page.wait_for_selector("h1")
         page.wait_for_timeout(500)
@@ -277,6 +284,16 @@ def test_a_report_opens_from_a_file(page: Any, tmp_path: Path) -> None:
     page.locator("table a", has_text="GMM").first.click()
     page.get_by_role("button", name="Show the machine code").click()
     page.get_by_label("Assembly").wait_for()
+    seen: set[str] = set()
+    waiting = ["#/"]
+    while waiting:
+        seen.add(address := waiting.pop())
+        page.goto(f"{(tmp_path / 'report.html').as_uri()}{address}")
+        page.wait_for_selector("h1")
+        assert page.get_by_role("heading", name="Cannot be shown").count() == 0, address
+        links = page.locator("main a").evaluate_all("found => found.map((a) => a.getAttribute('href'))")
+        waiting += [link for link in set(links) - seen if link not in waiting]
+    assert len(seen) == 8  # the list, the model; a run, a kernel and a space of each program
 
 
 def axe_script() -> Path | None:
@@ -294,13 +311,12 @@ def axe_script() -> Path | None:
 @pytest.mark.skipif(axe_script() is None, reason="no axe-core here (npm install -g axe-core)")
 def test_axe_finds_nothing_serious(browser: Any, served: Server, tmp_path: Path) -> None:
     with open(tmp_path / "tuning.db", readonly=True) as db:
-        run, kernel = db.runs()[0], db.summaries()[0]
+        addresses = addresses_of(db)
     context = browser.new_context(bypass_csp=True)
     page = context.new_page()
     found: dict[str, Any] = {}
     for theme in ("light", "dark"):
-        for address in ("#/", f"#/run/{run.uid}", f"#/kernel/{kernel.workload}/{kernel.target}",
-                        f"#/model/{run.call}", f"#/space/{kernel.workload}/{kernel.target}"):  # fmt: skip
+        for address in addresses:
             page.goto(served.address + address)
             page.evaluate(f"localStorage.setItem('theme', '{theme}')")
             page.reload()

@@ -11,9 +11,10 @@ import pytest
 
 import metaschedule as ms
 from metaschedule.dashboard.figures import tables_of
-from metaschedule.dashboard.history import thin
+from metaschedule.dashboard.history import find_leader, thin
 from metaschedule.dashboard.kernel import distinct
 from metaschedule.dashboard.machine_code import find_inner_loop
+from metaschedule.dashboard.report import collect
 from metaschedule.dashboard.views import view
 from metaschedule.database import Database, Record, TuningRun, open
 from metaschedule.measure import WorkerNode
@@ -58,6 +59,7 @@ def test_a_model_sums_what_its_kernels_take(db: Database) -> None:
     assert {k["weight"] for k in data["kernels"]} == {3.0, 1.0}
     known = [k for k in data["kernels"] if k["untuned"] is not None]  # on a disturbed machine it may not be
     assert data["compared"] == len(known)
+    assert sum(k["trials"] for k in data["kernels"]) == call["trials"]
     assert (data["after"] or 0) == pytest.approx(sum(k["weight"] * k["latency"] for k in known))
 
 
@@ -75,6 +77,38 @@ def test_sums_are_of_kernels_that_are_known_before_and_after() -> None:
         table = tables_of(db)
     assert (data["compared"], data["before"], data["after"]) == (1, 6e-3, 2e-3)
     assert "Before 6000.0 us, after 2000.0 us (1 of 2 kernels)" in table
+
+
+def test_a_run_leads_to_its_own_best_though_another_run_found_a_faster_one() -> None:
+    program, target = ms.workloads.create("GMM", b=1, n=8, m=8, k=8), resolve("native")
+    traces = [ms.space.default().sample(program, seed).trace for seed in range(2)]
+
+    def record_of(run: str, trace: Trace, latency: float, confirmed: bool = False) -> Record:
+        return Record.of(program, target, trace, "ok", latency=latency, run=run, confirmed=confirmed)
+
+    with open(None) as db:
+        for run, records in {
+            "slow": [record_of("slow", traces[0], 2e-3), again := record_of("slow", traces[0], 3e-3, True)],
+            "fast": [record_of("fast", traces[1], 1e-3, True)],
+        }.items():
+            db.add_all(records, TuningRun(run, db.add_program(program), target.key, "cpu", 0, run))
+        assert (view(db, "run/slow")["best"], view(db, "run/slow")["leader"]) == (3e-3, again.uid)
+        assert (view(db, "run/fast")["best"], view(db, "run/fast")["leader"]) == (1e-3, None)
+        place = f"kernel/{again.workload}/{quote(target.key, safe='')}"
+        data = collect(db, "slow")
+        found = {name: data[name]["record"]["latency"] for name in data if place in name}
+        assert found == {place: 1e-3, f"{place}/{again.uid}": 3e-3}
+
+
+def test_a_candidate_that_failed_once_leads_nothing() -> None:
+    program, target = ms.workloads.create("GMM", b=1, n=8, m=8, k=8), resolve("native")
+    first, second = (ms.space.default().sample(program, seed).trace for seed in range(2))
+    good, other = (Record.of(program, target, t, "ok", latency=s) for t, s in ((first, 1e-3), (second, 2e-3)))
+    failed = replace(good, outcome="crash", latency=None)
+    assert find_leader([good, other]) == good
+    assert find_leader([good, other, failed]) == other
+    assert find_leader([replace(good, disturbed=1.0), other]) == other
+    assert find_leader([failed]) is None
 
 
 def test_a_kernel_that_memory_bounds_has_a_bandwidth_and_nothing_left_to_gain() -> None:
@@ -135,6 +169,19 @@ def test_two_records_runs_and_spaces_compare(db: Database) -> None:
     assert view(db, f"compare/runs/{runs[0]}/{runs[0]}")["faster"] == 1
     spaces = view(db, f"compare/spaces/{first.workload}/{quote(first.target, safe='')}/cpu/cpu")
     assert spaces["sides"][0] == spaces["sides"][1]
+    best = db.best(first.workload, first.target)
+    assert best is not None
+    assert spaces["sides"][0]["best"] == best.latency
+
+
+def test_decisions_have_the_names_of_the_trace(db: Database) -> None:
+    place = place_of(db)
+    kernel, space = view(db, f"kernel/{place}"), view(db, f"space/{place}")
+    for name in kernel["decisions"]["columns"]:
+        drawn, _, op = name.partition(" ")
+        assert any(drawn in line and op.strip("()") in line for line in kernel["trace"])
+    for sketch in space["sketches"]:
+        assert len(sketch["decisions"]) == len(sketch["sites"])
 
 
 NOWHERE = "nothing run run/x model/x kernel/x/y space/x/y runs/1 compare/records/x/y code/../etc"

@@ -1,16 +1,18 @@
 // Addresses, loading, live news and the theme.
-import { h } from "./text.js";
+import { h, limitTo } from "./text.js";
 import { redraw } from "./charts.js";
 import * as views from "./views.js";
 
 const main = document.getElementById("main"), state = document.getElementById("state"), news = document.getElementById("news");
 const embedded = document.getElementById("report-data");
 const report = embedded ? JSON.parse(embedded.textContent) : null; // a file instead of a server: see report.py
+const pathOf = (parts) => parts.map(encodeURIComponent).join("/");
+if (report) limitTo((parts) => pathOf(parts) in report);
 let current = 0, shown = "";
 
 // ["run", "UID"] to the data at /api/run/UID, or to {error}
 async function load(parts, query = "") {
-  const path = parts.map(encodeURIComponent).join("/");
+  const path = pathOf(parts);
   if (report) return report[path] ?? { error: "This is not part of the report. The dashboard has it: metaschedule dashboard FILE" };
   try {
     const answer = await fetch(`api/${path}${query}`);

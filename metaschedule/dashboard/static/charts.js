@@ -121,6 +121,10 @@ export function kernels(model, onpick) {
     [["kernel", ">before", ">after"], rows.map((k) => [k.program, time(k.before), time(k.after)])], (point) => onpick(rows[point.pointNumber]));
 }
 
+// What a tile's colour says: whether its kernel has come near the peak, has not, or is bound by memory
+const HOPES = [["#2f7a4d", "nothing left to gain"], ["#a8560f", "something left to gain"], [PALETTE[0], "bound by memory, or not known"]];
+const hope = (kernel) => (kernel.may_win === null ? 2 : kernel.may_win > 0 ? 1 : 0);
+
 // a name in lines of some 14 letters, broken where its words end
 const fold = (name) => name.replace(/(.{10,}?)_/g, "$1_<br>");
 
@@ -130,10 +134,12 @@ export function treemap(model, onpick) {
   const title = (k, n) => (k.after < SMALL * all ? String(n + 1) : `${n + 1} ${fold(k.program)}<br>${time(k.after)}`);
   const make = () => [[{
     type: "treemap", ids: rows.map((k) => k.run), labels: rows.map(title), parents: rows.map(() => ""), values: rows.map((k) => 1e6 * k.after),
-    textinfo: "label", textfont: { color: "#ffffff" }, hovertext: rows.map((k) => `${k.program}: ${time(k.after)}, ${percent(k.after / all)}`), hoverinfo: "text",
-    marker: { colors: rows.map(() => PALETTE[0]), line: { width: 2, color: css("--card") } },
+    textinfo: "label", textfont: { color: "#ffffff" }, hovertext: rows.map((k) => `${k.program}: ${time(k.after)}, ${percent(k.after / all)}; ${HOPES[hope(k)][1]}`), hoverinfo: "text",
+    marker: { colors: rows.map((k) => HOPES[hope(k)][0]), line: { width: 2, color: css("--card") } },
   }], { height: 300, margin: { l: 0, r: 0, t: 0, b: 0 }, uniformtext: { minsize: 9, mode: "hide" } }];
-  return figure("The model's time", "Areas are the time that each kernel takes in the model now; numbers as beside.", make, null, (point) => onpick(rows[point.pointNumber]));
+  const key = h("p", { class: "key" }, HOPES.filter((_, n) => rows.some((k) => hope(k) === n)).map(([colour, said]) =>
+    h("span", {}, h("span", { class: "swatch", style: `background:${colour}` }), said)));
+  return [figure("The model's time", "Areas are the time that each kernel takes in the model now; numbers as in the bars.", make, null, (point) => onpick(rows[point.pointNumber])), key];
 }
 
 // Parallel coordinates: every column has its own scale. Drawn as plain lines, because Plotly's own parallel
@@ -150,8 +156,8 @@ export function parallel(decisions) {
     text: columns.map((values, n) => `${labels[n]}: ${n < names.length ? values[row] : `${values[row].toPrecision(3)} µs`}`), hoverinfo: "text",
   })), {
     height: 380, showlegend: false, margin: { l: 20, r: 20, t: 26, b: 120 },
-    xaxis: { tickangle: -40, showgrid: true }, yaxis: { visible: false, range: [-0.05, 1.08] },
-    annotations: spans.flatMap(([low, high], n) => [[low, -0.04], [high, 1.06]].map(([value, y]) => ({ x: labels[n], y, text: number(Number(value.toPrecision(3))), showarrow: false, font: { size: 9, color: css("--dim") } }))),
+    xaxis: { tickangle: -40, showgrid: true }, yaxis: { visible: false, range: [-0.12, 1.12] },
+    annotations: spans.flatMap(([low, high], n) => [[low, -0.07], [high, 1.07]].map(([value, y]) => ({ x: labels[n], y, text: number(Number(value.toPrecision(3))), showarrow: false, font: { size: 9, color: css("--dim") } }))),
   }];
   const rows = decisions.uids.map((_, r) => [time(decisions.latency[r]), ...names.map((n) => number(decisions.columns[n][r]))]);
   return figure("Decisions of the best", "Each line is one of the fastest candidates of this sketch, the fastest is bold; axes are decisions in which they differ.", make,
@@ -159,13 +165,16 @@ export function parallel(decisions) {
 }
 
 export function predictions(p) {
+  const ends = [Math.min(...p.predicted, ...p.measured), Math.max(...p.predicted, ...p.measured)].map((v) => 1e6 * v);
   const make = () => [[{
     type: "scatter", mode: "markers", x: p.predicted.map((v) => 1e6 * v), y: p.measured.map((v) => 1e6 * v), marker: { color: css("--plot"), size: 6, opacity: 0.7 }, hoverinfo: "x+y",
+  }, {
+    type: "scatter", mode: "lines", x: ends, y: ends, line: { dash: "dot", width: 1, color: css("--dim") }, hoverinfo: "skip",
   }], {
     xaxis: logarithmic("predicted µs", p.predicted.map((v) => 1e6 * v)), yaxis: logarithmic("measured µs", p.measured.map((v) => 1e6 * v)), showlegend: false,
   }];
   const said = p.correlation === null ? "" : ` Rank correlation ${p.correlation.toFixed(2)}: ${p.correlation > 0.8 ? "the model orders candidates well" : p.correlation > 0.4 ? "the model helps" : "the model is little better than chance"}.`;
-  return figure("Predicted against measured", `What the cost model said before the trial, and what came out.${said}`, make,
+  return figure("Predicted against measured", `What the cost model said before the trial, and what came out; on the dotted line they agree.${said}`, make,
     [[">predicted", ">measured"], p.predicted.slice(0, 50).map((v, n) => [time(v), time(p.measured[n])])]);
 }
 

@@ -36,7 +36,13 @@ export const times = (ratio) => (ratio === null || ratio === undefined ? "–" :
 export const when = (seconds) => (seconds ? h("time", { datetime: new Date(1000 * seconds).toISOString() }, date(seconds)) : "–");
 export const date = (seconds) => (seconds ? new Date(1000 * seconds).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : "–");
 export const address = (...parts) => "#/" + parts.map(encodeURIComponent).join("/");
-export const link = (label, ...parts) => h("a", { href: address(...parts) }, label);
+
+// Which addresses lead somewhere: all of a server's, some in a report
+let isThere = () => true;
+export const limitTo = (test) => { isThere = test; };
+export const has = (...parts) => isThere(parts);
+export const link = (label, ...parts) => (has(...parts) ? h("a", { href: address(...parts) }, label) : label);
+export const go = (...parts) => { if (has(...parts)) location.hash = address(...parts).slice(1); };
 
 export function cards(entries) {
   return h("dl", { class: "cards" }, entries.filter(Boolean).map(([label, value, kind]) =>
@@ -76,7 +82,7 @@ function colour(line, language) {
 
 // Lines of code; `marks` are numbers of lines with a class of their own; `onpick(n)` makes lines buttons
 export function code(label, lines, { language = "python", marks = {}, onpick = null } = {}) {
-  return h("pre", { tabindex: "0", "aria-label": label, role: "region" }, lines.map((line, n) => {
+  return h("pre", { tabindex: "0", "aria-label": label, role: "region", class: onpick ? "wrapped" : null }, lines.map((line, n) => {
     const kind = marks[n] ? `l ${marks[n]}` : "l";
     if (!onpick) return h("span", { class: kind }, colour(line, language));
     const pick = () => onpick(n);

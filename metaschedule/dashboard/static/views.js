@@ -1,5 +1,5 @@
 // The views: each takes the data of its address and gives elements.
-import { h, time, duration, number, percent, times, when, date, link, address, cards, table, code } from "./text.js";
+import { h, time, duration, number, percent, times, when, date, link, go, has, cards, table, code } from "./text.js";
 import * as charts from "./charts.js";
 
 const section = (title, ...content) => h("section", {}, h("h2", {}, title), ...content);
@@ -7,7 +7,8 @@ const outcomes = (counts) => Object.entries(counts).map(([kind, n]) => `${number
 // "x86_64:znver4:avx+avx2:64x32:c2" as "x86_64 znver4, 2 cores": the features and the vectors follow from the CPU
 const target = (key) => {
   const [architecture, cpu, , , cores] = key.split(":");
-  return cores && /^c\d+$/.test(cores) ? `${architecture} ${cpu}, ${cores.slice(1)} cores` : key.split(":").filter((_, n) => n !== 2).join(" ");
+  return h("span", { class: "whole" },
+    cores && /^c\d+$/.test(cores) ? `${architecture} ${cpu}, ${cores.slice(1)} cores` : key.split(":").filter((_, n) => n !== 2).join(" "));
 };
 
 // the share of the peak, or what is moved by a kernel that memory bounds
@@ -42,7 +43,7 @@ function pager(data) {
 }
 
 export function run(data, { others }) {
-  const pick = (uid) => { location.hash = address("kernel", data.workload, data.target, uid).slice(1); };
+  const pick = (uid) => go("kernel", data.workload, data.target, uid);
   const state = data.running ? h("span", { class: "live" }, "running") : data.stopped || "done";
   return [
     h("h1", {}, `${data.program}: tuning run`),
@@ -54,7 +55,7 @@ export function run(data, { others }) {
       data.gflops !== null && ["rate", `${data.gflops.toPrecision(3)} GFLOPS`], data.bandwidth ? ["moved", speed(data)] : data.gflops && data.peak && ["share of the peak", speed(data)],
       ["disturbed", data.disturbed ? `${number(data.disturbed)} of ${number(data.trials)} trials` : "no", data.disturbed ? "bad" : null],
     ]),
-    h("p", {}, link("The best kernel", "kernel", data.workload, data.target), " · ", link("Its space", "space", data.workload, data.target),
+    h("p", {}, link("The best kernel", "kernel", data.workload, data.target, ...(data.leader ? [data.leader] : [])), " · ", link("Its space", "space", data.workload, data.target),
       data.call !== data.uid && [" · ", link("All kernels of this run", "model", data.call)]),
     h("div", { class: "columns" },
       section("Over trials", charts.course(data, "trial", pick)),
@@ -63,9 +64,9 @@ export function run(data, { others }) {
       section("Phases", Object.keys(data.seconds).length ? charts.phases(data.seconds) : h("p", { class: "dim" }, "Not recorded.")),
       section("About", table("About this run", ["", ""], [
         data.label && ["label", data.label],
-        ["machine", [data.machine, target(data.target)].filter(Boolean).join(", ")], ["space", data.space], ["seed", String(data.seed ?? "–")],
+        ["machine", [data.machine, data.machine && ", ", target(data.target)]], ["space", data.space], ["seed", String(data.seed ?? "–")],
         ["began", when(data.started)], ["last news", when(data.updated)], ["outcomes", outcomes(data.outcomes)],
-      ].filter(Boolean)), compareForm(data, (others ?? []).filter((o) => o.uid !== data.uid)))),
+      ].filter(Boolean)), compareForm(data, (others ?? []).filter((o) => o.uid !== data.uid && has("compare", "runs", data.uid, o.uid))))),
     data.runners.length ? section("Runners", table("Runners", ["machine", "kind", "now", "program", ">trials", ">a minute", ">disturbed"], data.runners.map((r) =>
       [r.name, r.kind, data.running ? r.state : "–", r.program, number(r.trials), number(Math.round(r.rate)), r.trials ? percent(r.disturbed) : "–"]))) : null,
     section("Sketches", table("Sketches", ["sketch", "what it does"], data.sketches.map((s, n) =>
@@ -76,7 +77,7 @@ export function run(data, { others }) {
 }
 
 export function model(data) {
-  const pick = (k) => { location.hash = (k.latency === null ? address("run", k.run) : address("kernel", k.workload, k.target)).slice(1); };
+  const pick = (k) => (k.latency === null ? go("run", k.run) : go("kernel", k.workload, k.target));
   const all = data.kernels.length, of = data.compared < all ? ` (${number(data.compared)} of ${number(all)} kernels)` : "";
   return [
     h("h1", {}, `${data.label || "Programs tuned together"}`),
@@ -146,7 +147,7 @@ export function kernel(data, { load, parts }) {
       section("The cost model", data.predictions.predicted.length ? charts.predictions(data.predictions) : h("p", { class: "dim" }, "No predictions were recorded."))),
     section("The fastest", table("The fastest records", [">latency", "confirmed", "outline", ""], data.others.map((o) => [
       link(time(o.latency), "kernel", data.workload, data.target, o.uid), o.confirmed ? "yes" : "no", o.outline,
-      o.uid === r.uid ? "this one" : link("compare", "compare", "records", r.uid, o.uid)]))),
+      o.uid === r.uid ? "this one" : has("compare", "records", r.uid, o.uid) && link("compare", "compare", "records", r.uid, o.uid)]))),
   ];
 }
 
@@ -155,7 +156,7 @@ export function space(data) {
     h("h1", {}, `${data.program}: what was searched`),
     section("Sketches", table("Sketches", ["sketch", ">size", ">drawn", "outcomes", ">best", ">median", ""], data.sketches.map((s) => [
       s.outline || "–", s.size ?? "–", number(s.drawn), outcomes(s.outcomes), time(s.best), time(s.median),
-      s.record ? link("kernel", "kernel", data.workload, data.target, s.record.uid) : ""]))),
+      s.record && has("kernel", data.workload, data.target, s.record.uid) && link("kernel", "kernel", data.workload, data.target, s.record.uid)]))),
     section("Decisions", h("p", { class: "dim" }, "What was drawn for each sketch, and the best latency with it."),
       data.sketches.map((s) => h("details", {}, h("summary", {}, s.outline || "–"), h("div", { class: "columns" },
         s.decisions.map((d) => section(`${d.name} (${d.distinct} ${d.distinct === 1 ? "value" : "values"})`, table(d.name, ["value", ">drawn", ">best with it"],
@@ -169,12 +170,12 @@ export function space(data) {
 
 function spacesForm(data) {
   const names = [...new Set(data.sketches.flatMap((s) => s.spaces))];
-  if (names.length < 2) return null;
+  if (names.length < 2 || !has("compare", "spaces", data.workload, data.target, ...names)) return null;
   const [first, second] = [choose("first space", names), choose("second space", names)];
   second.selectedIndex = 1;
   return section("Compare two spaces", h("form", { onsubmit: (e) => {
     e.preventDefault();
-    location.hash = address("compare", "spaces", data.workload, data.target, first.value, second.value).slice(1);
+    go("compare", "spaces", data.workload, data.target, first.value, second.value);
   } }, first, second, h("button", {}, "Compare")));
 }
 
@@ -186,31 +187,36 @@ function compareForm(run, others) {
   const ordered = [...others.filter((o) => o.program === run.program), ...others.filter((o) => o.program !== run.program)];
   const name = (o) => (o.label && o.label !== o.program ? `${o.program} (${o.label})` : o.program);
   const other = choose("the other run", ordered.map((o) => o.uid), ordered.map((o) => `${name(o)}, ${date(o.started)}`));
-  return h("form", { onsubmit: (e) => { e.preventDefault(); location.hash = address("compare", "runs", run.uid, other.value).slice(1); } },
+  return h("form", { onsubmit: (e) => { e.preventDefault(); go("compare", "runs", run.uid, other.value); } },
     h("span", {}, "Compare with"), other, h("button", {}, "Compare"));
 }
 
 export function compare(data) {
-  const faster = data.faster === null ? "They cannot be compared by time." : `The second is ${times(data.faster)} as fast as the first.`;
+  const faster = data.faster === null ? "They cannot be compared by time."
+    : data.faster < 1 ? `The first is ${times(1 / data.faster)} as fast as the second.` : `The second is ${times(data.faster)} as fast as the first.`;
   const heading = [h("h1", {}, `Two ${data.kind}`), h("p", {}, faster)];
   if (data.kind === "records") {
-    return [...heading, section("Records", table("Records", ["", "first", "second"], ["program", "latency", "outcome", "space", "seed", "trial", "outline", "version"].map((field) =>
-      [field, ...data.sides.map((s) => (field === "latency" ? time(s[field]) : String(s[field] ?? "–")))]))),
+    return [...heading, section("Records", even(table("Records", ["", "first", "second"], ["program", "latency", "outcome", "space", "seed", "trial", "outline", "version"].map((field) =>
+      [field, ...data.sides.map((s) => (field === "latency" ? time(s[field]) : String(s[field] ?? "–")))])))),
       section("Traces", twoColumns("Traces side by side", data.trace)), section("Programs", twoColumns("Programs side by side", data.scheduled))];
   }
   if (data.kind === "runs") {
     return [...heading, section("Best so far", charts.courses(data.sides, (s) => s.label || `${s.program} ${date(s.started)}`)),
-      section("Runs", table("Runs", ["", "first", "second"], [
+      section("Runs", even(table("Runs", ["", "first", "second"], [
         ["program", ...data.sides.map((s) => s.program)], ["label", ...data.sides.map((s) => s.label || "–")], ["best", ...data.sides.map((s) => time(s.best))], ["untuned", ...data.sides.map((s) => time(s.untuned))],
         ["trials", ...data.sides.map((s) => number(s.trials))], ["space", ...data.sides.map((s) => s.space)], ["seed", ...data.sides.map((s) => String(s.seed ?? "–"))],
-        ["outcomes", ...data.sides.map((s) => outcomes(s.outcomes))], ["machine", ...data.sides.map((s) => target(s.target))]]))];
+        ["outcomes", ...data.sides.map((s) => outcomes(s.outcomes))], ["machine", ...data.sides.map((s) => target(s.target))]])))];
   }
   return [...heading, section("Best so far", charts.courses(data.sides, (s) => s.space)),
     section("Spaces", table("Spaces", ["space", ">trials", ">best"], data.sides.map((s) => [s.space, number(s.trials), time(s.best)])))];
 }
 
+const even = (content) => h("div", { class: "even" }, content);
+
 function twoColumns(label, rows) {
   const side = (n) => rows.map((row) => row[n] ?? "");
   const marks = Object.fromEntries(rows.map((row, n) => [n, row[2] === "=" ? null : "mark"]).filter(([, kind]) => kind));
-  return h("div", { class: "columns" }, code(`${label}: first`, side(0), { marks }), code(`${label}: second`, side(1), { marks }));
+  const [first, second] = [code(`${label}: first`, side(0), { marks }), code(`${label}: second`, side(1), { marks })];
+  for (const [one, other] of [[first, second], [second, first]]) one.addEventListener("scroll", () => { other.scrollTop = one.scrollTop; });
+  return h("div", { class: "columns" }, first, second);
 }
