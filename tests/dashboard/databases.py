@@ -31,7 +31,7 @@ def copy_of_real_run(directory: Path) -> Path:
 
 
 def many_records(path: Path, count: int, name: str = "scale") -> Path:
-    """`count` trials of one program, every tenth failed, each a little faster than those before."""
+    """`count` trials of two candidates, the others each a little faster; every tenth is of one that fails."""
     x = ms.te.placeholder((8,), name="x")
     y = ms.te.compute((8,), lambda i: x[i] * 2.0, name="y")
     program = ms.te.program([x], [y], name=name)
@@ -50,7 +50,8 @@ def many_records(path: Path, count: int, name: str = "scale") -> Path:
         db.add_all(
             [
                 Record(
-                    workload, target.key, first.sketch, first.decisions, "crash" if n % 10 == 9 else "ok",
+                    workload, target.key, first.sketch, "[[2,4]]" if n % 10 == 9 else first.decisions,
+                    "crash" if n % 10 == 9 else "ok",
                     latency=None if n % 10 == 9 else 1e-3 / (1 + n), detail=HOSTILE if n % 10 == 9 else "",
                     trial=n, run="run", created=1e9 + n, elapsed=float(n), predicted=1e-3 / (1 + n),
                 )

@@ -28,7 +28,7 @@ from tests.dashboard.databases import HOSTILE, copy_of_real_run, many_records
 from tests.postgres import Server
 
 
-def client_of(path: Path | str, host: str = "127.0.0.1", token: str | None = None) -> TestClient:
+def client_of(path: Path, host: str = "127.0.0.1", token: str | None = None) -> TestClient:
     return TestClient(make_app(Source(str(path)), host, token), base_url="http://127.0.0.1:8266")
 
 
@@ -139,13 +139,15 @@ def test_a_database_on_a_server_is_shown_again_when_the_server_is_back(
     url = postgres.create_database()
     with open(url) as db, open(copy_of_real_run(tmp_path), readonly=True) as known:
         db.merge(known)
-    client = client_of(url)
+    source = Source(url)
+    client = TestClient(make_app(source), base_url="http://127.0.0.1:8266")
     (call,) = client.get("/api/runs").json()["calls"]
     assert (call["label"], call["trials"]) == ("a small model", 16)
     postgres.kill()
     assert client.get("/api/runs").status_code == 503
     postgres.start()
     assert client.get(f"/api/model/{call['call']}").status_code == 200
+    source.forget()
 
 
 def test_empty_databases_are_shown(tmp_path: Path) -> None:
