@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import webbrowser
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from .output import result_console
 
 PORT = 8266
+NICENESS = 10  # what is tuned on this machine comes first
 MISSING = "the dashboard needs Starlette, uvicorn and plotly: pip install 'metaschedule[dashboard]'"
 
 
@@ -40,6 +42,7 @@ def dashboard(
     result_console().print(f"{address}  (Ctrl-C ends)", highlight=False, soft_wrap=True)
     if browser:
         webbrowser.open(address)
+    os.nice(NICENESS)
     app = make_app(Source(database), host, token)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
     app.state.is_stopping = lambda: server.should_exit

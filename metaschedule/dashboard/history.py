@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -202,6 +203,7 @@ def first_of_each(trials: Sequence[Record], sketches: Sequence[str | None]) -> l
     return [first[sketch] for sketch in sketches]
 
 
+@functools.lru_cache(512)  # a live run is asked for again and again
 def outline_of(record: Record) -> str:
     try:
         return "" if record.trace is None else outline(record.trace)
@@ -238,6 +240,7 @@ class Work:
         return {"gflops": gflops, "bandwidth": bandwidth}
 
 
+@functools.lru_cache(512)
 def work_of(script: str) -> Work:
     try:
         program = parse(script)

@@ -33,6 +33,7 @@ from .views import finite, view
 
 PERIOD = 0.3  # seconds between looks for news
 SILENCE = 15.0  # seconds after which an idle stream says that it is alive
+COMPRESSION = 4  # 9, the default, takes twice as long and saves 4%
 COOKIE = "metaschedule-token"
 HEADERS = {
     # Plotly sets styles of its marks by attributes and adds a style sheet, hence 'unsafe-inline' of styles.
@@ -57,7 +58,7 @@ def make_app(source: Source, host: str = "127.0.0.1", token: str | None = None) 
         ],
         middleware=[
             Middleware(Guard, host=host, token=token),
-            Middleware(GZipMiddleware, minimum_size=2000),
+            Middleware(GZipMiddleware, minimum_size=2000, compresslevel=COMPRESSION),
         ],
     )
 

@@ -104,6 +104,10 @@ def test_from_the_model_to_the_machine_code(page: Any, served: Server) -> None:
     page.get_by_label("Assembly").wait_for()
     assert page.locator("pre .mark").count() > 2
     assert page.get_by_text("bound by").is_visible()
+    for title, marks in (("Decisions of the best", "lines"), ("The cost model", "points")):
+        part = page.locator("section", has=page.get_by_role("heading", name=title))
+        part.scroll_into_view_if_needed()
+        part.locator(f".scatterlayer .{marks} path").first.wait_for()
 
 
 def test_a_run_draws_every_candidate(page: Any, served: Server, tmp_path: Path) -> None:
@@ -114,6 +118,8 @@ def test_a_run_draws_every_candidate(page: Any, served: Server, tmp_path: Path) 
     page.wait_for_selector(".scatterlayer .points path")
     first = page.locator(".plot").first
     assert first.locator(".scatterlayer .points path").count() == count
+    page.locator("section", has=page.get_by_role("heading", name="Phases")).scroll_into_view_if_needed()
+    page.locator(".barlayer .trace .point").first.wait_for()
     page.get_by_text("The same as a table").first.click()
     assert page.get_by_role("region", name="Latency over trials").is_visible()
 

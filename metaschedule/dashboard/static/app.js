@@ -1,6 +1,6 @@
 // Addresses, loading, live news and the theme.
 import { h, limitTo } from "./text.js";
-import { redraw } from "./charts.js";
+import { keepPlots, redraw } from "./charts.js";
 import * as views from "./views.js";
 
 const main = document.getElementById("main"), state = document.getElementById("state"), news = document.getElementById("news");
@@ -8,7 +8,7 @@ const embedded = document.getElementById("report-data");
 const report = embedded ? JSON.parse(embedded.textContent) : null; // a file instead of a server: see report.py
 const pathOf = (parts) => parts.map(encodeURIComponent).join("/");
 if (report) limitTo((parts) => pathOf(parts) in report);
-let current = 0, shown = "";
+let current = 0, shown = "", list = null; // of runs, to compare with: not asked for again while a view is live
 
 // ["run", "UID"] to the data at /api/run/UID, or to {error}
 async function load(parts, query = "") {
@@ -32,15 +32,18 @@ async function show({ keep = false } = {}) {
   const turn = ++current, { parts, query } = where(), address = location.hash;
   const view = views[parts[0]];
   if (!view || parts[0] === "default") return place([h("h1", {}, "There is nothing here"), h("p", {}, h("a", { href: "#/" }, "To the runs"))]);
-  const [data, list] = await Promise.all([load(parts, query), parts[0] === "run" ? load(["runs"]) : null]);
+  if (!keep) list = null;
+  const [data, runs] = await Promise.all([load(parts, query), parts[0] === "run" ? list ?? load(["runs"]) : null]);
   if (turn !== current) return;
   if (data.error) {
     place([h("h1", {}, "Cannot be shown"), h("p", { class: "bad", role: "alert" }, data.error)]);
     if (data.retry) setTimeout(() => turn === current && show({ keep: true }), 2000);
     return;
   }
+  list = runs;
   const others = (list?.calls ?? []).flatMap((c) => c.runs.map((r) => ({ ...r, label: c.label, started: c.started })));
   const scroll = keep ? window.scrollY : 0;
+  keepPlots(keep && shown === address ? main.querySelectorAll(".plot") : []);
   place(view(data, { load, parts, others }));
   crumbs(parts, data);
   document.title = `${main.querySelector("h1")?.textContent ?? ""} – metaschedule`;

@@ -5,9 +5,10 @@ const PALETTE = ["#3b6fb6", "#d98032", "#3f8f5f", "#8d6bb8", "#b8504b", "#2f97a5
 const HEIGHT = 320; // pixels
 const SPREAD = 1.5; // times what most candidates take: where the scale of latencies ends
 const SMALL = 0.1; // of a model's time: a tile that has room for a number only
-const live = new Set();
+const live = new Set(); // plots of the page
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+let colours = {}; // of the theme; to ask for them makes the browser compute all styles
+const css = (name) => (colours[name] ??= getComputedStyle(document.documentElement).getPropertyValue(name).trim());
 
 function layout(extra = {}) {
   const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), automargin: true, exponentformat: "none", separatethousands: true };
@@ -34,25 +35,43 @@ function logarithmic(title, values) {
   return { ...axis, tickvals: marks, ticktext: marks.map(number) };
 }
 
-// `make` gives [traces, layout]; it is called again when the theme changes
-export function figure(label, caption, make, data, onclick = null) {
-  const plot = h("div", { class: "plot", role: "img", "aria-label": `${label}. ${caption}` });
-  const draw = () => {
-    if (!plot.isConnected) return live.delete(draw);
-    const [traces, extra] = make();
-    plot.style.minHeight = `${extra.height ?? HEIGHT}px`;
-    Plotly.react(plot, traces, layout(extra), { displayModeBar: false, responsive: true });
+// Drawing takes time from what is being tuned on this machine. So a plot is drawn while it is in view and when what
+// it shows has changed; where a view is shown again because there is news, its plots are kept.
+let kept = new Map();
+export const keepPlots = (found) => { kept = new Map([...found].map((plot) => [plot.dataset.label, plot])); };
+const inView = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+  target.inView = isIntersecting;
+  target.draw();
+}));
+addEventListener("beforeprint", () => live.forEach((plot) => { plot.inView = true; plot.draw(); }));
+
+// `make` gives [traces, layout]; it is called again when the theme changes. `rest` is the time between two drawings
+// in milliseconds, of a plot that shows what another one does
+export function figure(label, caption, make, data, onclick = null, rest = 0) {
+  const known = kept.get(label), plot = known ?? h("div", { class: "plot", role: "img", "data-label": label });
+  plot.setAttribute("aria-label", `${label}. ${caption}`);
+  plot.style.minHeight = `${make()[1].height ?? HEIGHT}px`;
+  plot.pick = onclick;
+  plot.draw = () => {
+    if (!plot.isConnected) { live.delete(plot); inView.unobserve(plot); }
+    if (!plot.isConnected || !plot.inView) return;
+    const wait = (plot.drawn ?? -rest) + rest - performance.now();
+    if (wait > 0) { clearTimeout(plot.timer); plot.timer = setTimeout(() => plot.draw(), wait); return; }
+    const [traces, extra] = make(), whole = layout(extra), said = JSON.stringify([traces, whole]);
+    if (plot.said === said) return;
+    [plot.said, plot.drawn] = [said, performance.now()];
+    Plotly.react(plot, traces, whole, { displayModeBar: false, responsive: true });
+    plot.removeAllListeners("plotly_click");
+    plot.on("plotly_click", (event) => plot.pick?.(event.points[0]));
   };
-  live.add(draw);
-  queueMicrotask(() => requestAnimationFrame(() => {
-    draw();
-    if (onclick) plot.on?.("plotly_click", (event) => onclick(event.points[0]));
-  }));
+  live.add(plot);
+  if (known) requestAnimationFrame(() => plot.draw());
+  else inView.observe(plot);
   const more = data ? h("details", {}, h("summary", {}, "The same as a table"), table(label, ...data)) : null;
   return h("figure", {}, h("figcaption", {}, caption), plot, more);
 }
 
-export function redraw() { for (const draw of [...live]) draw(); }
+export function redraw() { colours = {}; for (const plot of [...live]) { plot.drawn = undefined; plot.draw(); } }
 
 // Trials as dots over `by` ("trial" or "elapsed"), the best so far as a line; failed ones hollow, at the top
 export function course(run, by, onpick) {
@@ -86,8 +105,9 @@ export function course(run, by, onpick) {
       line: { shape: "hv", color: css("--text"), width: 2 }, hoverinfo: "skip",
     };
     return [[...dots, line], {
-      xaxis: { title: { text: label }, rangemode: by === "trial" ? "normal" : "tozero" },
-      yaxis: logarithmic("µs", [...known.map((l) => Math.min(top, l)), us(run.untuned)]),
+      showlegend: false, margin: { l: 72, r: 12, t: 10, b: 42 }, // Plotly's own legend and margins take half of the time to draw
+      xaxis: { title: { text: label }, rangemode: by === "trial" ? "normal" : "tozero", automargin: false },
+      yaxis: { ...logarithmic("µs", [...known.map((l) => Math.min(top, l)), us(run.untuned)]), automargin: false },
       shapes: run.untuned ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: us(run.untuned), y1: us(run.untuned), line: { dash: "dot", color: css("--dim") } }] : [],
     }];
   };
@@ -95,9 +115,14 @@ export function course(run, by, onpick) {
   const caption = `Every candidate is a dot, coloured by its sketch; ${failures ? `the ${number(failures)} hollow ones failed` : "none failed"}. The line is the best so far`
     + (run.untuned ? ", the dotted one is the untuned kernel." : ".") + (slowest > top ? " Triangles are slower than the scale reaches." : "") + (run.thinned ? " Thinned: not all dots are drawn." : "");
   const rows = run.course.latency.map((l, n) => [number(run.course.trial[n]), run.course.elapsed[n].toFixed(1), time(l)]);
-  return figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make,
-    [["> trial", "> seconds", "> best so far"].map((c) => c.replace("> ", ">")), rows], onpick && ((point) => onpick(point.customdata)));
+  const sketches = [...new Set(p.sketch.filter((_, n) => ok[n]))].sort((a, b) => a - b);
+  return [figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make, [[">trial", ">seconds", ">best so far"], rows],
+    onpick && ((point) => onpick(point.customdata)), by === "trial" ? 0 : 3000), key(sketches.map((n) => [colourOf(n), `sketch ${n}`]))];
 }
+
+// What colours mean, below a plot
+const key = (entries) => h("p", { class: "key" }, entries.map(([colour, said]) =>
+  h("span", {}, h("span", { class: "swatch", style: `background:${colour}` }), said)));
 
 export const colourOf = (sketch) => PALETTE[sketch % PALETTE.length];
 
@@ -137,9 +162,8 @@ export function treemap(model, onpick) {
     textinfo: "label", textfont: { color: "#ffffff" }, hovertext: rows.map((k) => `${k.program}: ${time(k.after)}, ${percent(k.after / all)}; ${HOPES[hope(k)][1]}`), hoverinfo: "text",
     marker: { colors: rows.map((k) => HOPES[hope(k)][0]), line: { width: 2, color: css("--card") } },
   }], { height: 300, margin: { l: 0, r: 0, t: 0, b: 0 }, uniformtext: { minsize: 9, mode: "hide" } }];
-  const key = h("p", { class: "key" }, HOPES.filter((_, n) => rows.some((k) => hope(k) === n)).map(([colour, said]) =>
-    h("span", {}, h("span", { class: "swatch", style: `background:${colour}` }), said)));
-  return [figure("The model's time", "Areas are the time that each kernel takes in the model now; numbers as in the bars.", make, null, (point) => onpick(rows[point.pointNumber])), key];
+  return [figure("The model's time", "Areas are the time that each kernel takes in the model now; numbers as in the bars.", make, null, (point) => onpick(rows[point.pointNumber])),
+    key(HOPES.filter((_, n) => rows.some((k) => hope(k) === n)))];
 }
 
 // Parallel coordinates: every column has its own scale. Drawn as plain lines, because Plotly's own parallel
