@@ -51,10 +51,11 @@ def script(text: str) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Cells are text, or HTML as `Markup`; a column named with a leading ">" holds numbers.
+    """Cells are text, or HTML as `Markup`; a column named with a leading ">" holds numbers. It has a class
+    because sites give tables without one a look of their own.
 
-    >>> table(["name", ">us"], [["a<b", 3]])
-    '<table><tr><th>name</th><th class="n">us</th></tr><tr><td>a&lt;b</td><td class="n">3</td></tr></table>'
+    >>> table([">us"], [["<3"]])
+    '<table class="t"><tr><th class="n">us</th></tr><tr><td class="n">&lt;3</td></tr></table>'
     """
     numeric = [' class="n"' if c.startswith(">") else "" for c in columns]
     head = "".join(f"<th{kind}>{escape(c.lstrip('>'))}</th>" for c, kind in zip(columns, numeric))
@@ -62,7 +63,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, numeric)) + "</tr>"
         for row in rows
     )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    return f'<table class="t"><tr>{head}</tr>{body}</table>'
 
 
 class Markup(str):

@@ -32,7 +32,7 @@ class ProgressBar:
     def __call__(self, p: Progress) -> None:
         self.rows[p.number] = p
         now = time.monotonic()
-        if p.event == "stopped" or now - self.drawn >= PERIOD:
+        if p.event in ("confirmed", "stopped") or now - self.drawn >= PERIOD:
             self.drawn = now
             self.update(Picture(self.picture(p)))
 

@@ -7,6 +7,7 @@ by us; here the result is run once on fake tensors, and what it calls is written
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -100,7 +101,9 @@ def capture_exported(exported: ExportedProgram) -> Graph:
     """The graph of an exported model, for inputs like its examples."""
     keep_assertions(exported.graph_module)
     for _ in range(MOST_NESTED):  # what one composite is made of may be another
-        with torch.no_grad():  # attention is made of other operators where gradients may be asked for
+        # attention is made of other operators where gradients may be asked for
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # torch warns of itself
             exported = exported.run_decompositions({**decompositions(), **composites(exported)})
         if not composites(exported):
             break

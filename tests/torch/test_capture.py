@@ -101,3 +101,11 @@ def test_who_reads_an_input_after_a_write_reads_what_was_written(name: str) -> N
 def test_a_view_from_before_a_write_is_not_read_after_it() -> None:
     with pytest.raises(NotCaptured, match="reads select_int, whose memory has been written to"):
         capture(write_and(lambda read, by: (read["view"], by)), [torch.ones(2, 3)])
+
+
+def test_what_torch_warns_of_itself_is_not_passed_on() -> None:
+    exported = torch.export.export(torch.nn.Linear(4, 2).eval(), (torch.ones(3, 4),))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        capture_exported(exported)
+    assert [str(w.message) for w in told] == []
