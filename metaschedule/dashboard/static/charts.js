@@ -47,7 +47,7 @@ addEventListener("beforeprint", () => live.forEach((plot) => { plot.inView = tru
 
 // `make` gives [traces, layout]; it is called again when the theme changes. `rest` is the time between two drawings
 // in milliseconds, of a plot that shows what another one does
-export function figure(label, caption, make, data, onclick = null, rest = 0) {
+export function figure(label, caption, make, data, { onclick = null, rest = 0, legend = null } = {}) {
   const known = kept.get(label), plot = known ?? h("div", { class: "plot", role: "img", "data-label": label });
   plot.setAttribute("aria-label", `${label}. ${caption}`);
   plot.style.minHeight = `${make()[1].height ?? HEIGHT}px`;
@@ -68,7 +68,7 @@ export function figure(label, caption, make, data, onclick = null, rest = 0) {
   if (known) requestAnimationFrame(() => plot.draw());
   else inView.observe(plot);
   const more = data ? h("details", {}, h("summary", {}, "The same as a table"), table(label, ...data)) : null;
-  return h("figure", {}, h("figcaption", {}, caption), plot, more);
+  return h("figure", {}, h("figcaption", {}, caption), plot, legend, more);
 }
 
 export function redraw() { colours = {}; for (const plot of [...live]) { plot.drawn = undefined; plot.draw(); } }
@@ -116,8 +116,10 @@ export function course(run, by, onpick) {
     + (run.untuned ? ", the dotted one is the untuned kernel." : ".") + (slowest > top ? " Triangles are slower than the scale reaches." : "") + (run.thinned ? " Thinned: not all dots are drawn." : "");
   const rows = run.course.latency.map((l, n) => [number(run.course.trial[n]), run.course.elapsed[n].toFixed(1), time(l)]);
   const sketches = [...new Set(p.sketch.filter((_, n) => ok[n]))].sort((a, b) => a - b);
-  return [figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make, [[">trial", ">seconds", ">best so far"], rows],
-    onpick && ((point) => onpick(point.customdata)), by === "trial" ? 0 : 3000), key(sketches.map((n) => [colourOf(n), `sketch ${n}`]))];
+  return figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make, [[">trial", ">seconds", ">best so far"], rows], {
+    onclick: onpick && ((point) => onpick(point.customdata)), rest: by === "trial" ? 0 : 3000,
+    legend: key(sketches.map((n) => [colourOf(n), `sketch ${n}`])),
+  });
 }
 
 // What colours mean, below a plot
@@ -143,7 +145,7 @@ export function kernels(model, onpick) {
     { name: "tuned", type: "bar", orientation: "h", y: rows.map(title), x: rows.map((k) => 1e6 * k.after), marker: { color: css("--plot") } },
   ], { height: 110 + 34 * rows.length, barmode: "group", yaxis: { autorange: "reversed", ticksuffix: " ", tickfont: { size: 11 } }, xaxis: { title: { text: "µs in the model" } }, margin: { l: 60, r: 12, t: 6, b: 40 } }];
   return figure("Kernels by time in the model", "What each kernel takes in the model, before and after tuning.", make,
-    [["kernel", ">before", ">after"], rows.map((k) => [k.program, time(k.before), time(k.after)])], (point) => onpick(rows[point.pointNumber]));
+    [["kernel", ">before", ">after"], rows.map((k) => [k.program, time(k.before), time(k.after)])], { onclick: (point) => onpick(rows[point.pointNumber]) });
 }
 
 // What a tile's colour says: whether its kernel has come near the peak, has not, or is bound by memory
@@ -162,8 +164,9 @@ export function treemap(model, onpick) {
     textinfo: "label", textfont: { color: "#ffffff" }, hovertext: rows.map((k) => `${k.program}: ${time(k.after)}, ${percent(k.after / all)}; ${HOPES[hope(k)][1]}`), hoverinfo: "text",
     marker: { colors: rows.map((k) => HOPES[hope(k)][0]), line: { width: 2, color: css("--card") } },
   }], { height: 300, margin: { l: 0, r: 0, t: 0, b: 0 }, uniformtext: { minsize: 9, mode: "hide" } }];
-  return [figure("The model's time", "Areas are the time that each kernel takes in the model now; numbers as in the bars.", make, null, (point) => onpick(rows[point.pointNumber])),
-    key(HOPES.filter((_, n) => rows.some((k) => hope(k) === n)))];
+  return figure("The model's time", "Areas are the time that each kernel takes in the model now; numbers as in the bars.", make, null, {
+    onclick: (point) => onpick(rows[point.pointNumber]), legend: key(HOPES.filter((_, n) => rows.some((k) => hope(k) === n))),
+  });
 }
 
 // Parallel coordinates: every column has its own scale. Drawn as plain lines, because Plotly's own parallel
