@@ -60,11 +60,13 @@ function crumbs(parts, data) {
   document.getElementById("crumbs").replaceChildren(...trail);
 }
 
-// News of a live run: the view is asked for again, at most once in half a second. Kernels and comparisons stay.
-let waiting = null;
+// News of a live run: the view is asked for again, as often as a dot is to be on the page within a second of its
+// trial, and no more, since it takes time from what is being tuned on this machine. Kernels and comparisons stay.
+const SOON = 200, BETWEEN = 700; // milliseconds from news to the view, at least; between two views
+let waiting = null, refreshed = 0;
 function refresh() {
   if (waiting || !["runs", "run", "model", "space"].includes(where().parts[0])) return;
-  waiting = setTimeout(async () => { waiting = null; await show({ keep: true }); news.textContent = main.querySelector(".cards")?.textContent ?? ""; }, 200);
+  waiting = setTimeout(async () => { waiting = null; refreshed = performance.now(); await show({ keep: true }); news.textContent = main.querySelector(".cards")?.textContent ?? ""; }, Math.max(SOON, refreshed + BETWEEN - performance.now()));
 }
 
 function listen() {

@@ -84,24 +84,22 @@ export function course(run, by, onpick) {
   const most = SPREAD * Math.max(known[Math.floor(0.9 * known.length)] ?? 0, 1e6 * run.untuned);
   const top = slowest > SPREAD * most ? most : slowest;
   const make = () => {
-    const groups = new Map();
-    p.uid.forEach((uid, n) => { if (ok[n]) groups.set(p.sketch[n], [...(groups.get(p.sketch[n]) ?? []), n]); });
-    const dots = [...groups].sort((a, b) => a[0] - b[0]).map(([sketch, at]) => ({
-      name: `sketch ${sketch}`, mode: "markers",
-      x: at.map((n) => p[by][n]), y: at.map((n) => Math.min(top, us(p.latency[n]))), customdata: at.map((n) => p.uid[n]),
-      text: at.map((n) => `trial ${p.trial[n]}: ${time(p.latency[n])}${p.disturbed[n] >= 1 ? ", disturbed" : ""}`),
-      hoverinfo: "text", marker: { color: colourOf(sketch), size: 7, opacity: 0.8, symbol: at.map((n) => (us(p.latency[n]) > top ? "triangle-up" : "circle")) },
-    }));
+    const good = p.uid.map((_, n) => n).filter((n) => ok[n]);
+    const dots = [{
+      mode: "markers", x: good.map((n) => p[by][n]), y: good.map((n) => Math.min(top, us(p.latency[n]))), customdata: good.map((n) => p.uid[n]),
+      text: good.map((n) => `trial ${p.trial[n]}: ${time(p.latency[n])}${p.disturbed[n] >= 1 ? ", disturbed" : ""}`), hoverinfo: "text",
+      marker: { color: good.map((n) => colourOf(p.sketch[n])), size: 7, opacity: 0.8, symbol: good.map((n) => (us(p.latency[n]) > top ? "triangle-up" : "circle")) },
+    }];
     const failed = p.uid.map((_, n) => n).filter((n) => !ok[n]);
     if (failed.length) dots.push({
-      name: "failed", mode: "markers", x: failed.map((n) => p[by][n]), y: failed.map(() => 1.15 * top),
+      mode: "markers", x: failed.map((n) => p[by][n]), y: failed.map(() => 1.15 * top),
       customdata: failed.map((n) => p.uid[n]), hoverinfo: "text",
       text: failed.map((n) => `trial ${p.trial[n]}: ${p.outcome[n]}. ${p.detail[n]}`),
       marker: { color: css("--bad"), size: 8, symbol: "circle-open" },
     });
     dots.forEach((d) => { d.type = "scatter"; }); // not "scattergl": the thinned plot is light, and WebGL may be missing
     const line = {
-      name: "best so far", mode: "lines", x: run.course[by], y: run.course.latency.map(us),
+      mode: "lines", x: run.course[by], y: run.course.latency.map(us),
       line: { shape: "hv", color: css("--text"), width: 2 }, hoverinfo: "skip",
     };
     return [[...dots, line], {
