@@ -10,7 +10,7 @@ from metaschedule.errors import ScheduleError
 from tests.cases.programs import CASES
 from tests.codegen.gpu.schedules import opencl
 
-QUICK = ("18424", "18383", "12907", "16288", "15911")
+QUICK = ("18424", "18383", "18423", "12907", "16288", "15911")
 
 
 def run_case(number: str) -> None:

@@ -29,7 +29,9 @@ def may_meet(a: Use, b: Use, axes: Axes, apart: Collection[str], common: Collect
         return False
     units = {axis.partition(".")[0] for axis in apart}
     if ir.loads(*a.indices, *b.indices):
-        return True  # whatever is loaded
+        # Whatever is loaded: they meet only where the other indices are equal.
+        first = with_plain_indices(a, b)
+        return meet_by(first, first if a is b else with_plain_indices(b, a), axes, apart, common, units)
     flat = flatten_use(a, axes), flatten_use(b, axes) if a is not b else None
     if not meet_by(flat[0], flat[1] or flat[0], axes, apart, common, units):
         return False
@@ -44,6 +46,12 @@ def meet_by(
             if not is_apart(first, then, axes, (tuple(apart), at, axis), common, units):
                 return True
     return False
+
+
+def with_plain_indices(use: Use, other: Use) -> Use:
+    """An access in the dimensions in which neither it nor another one has an index that is loaded."""
+    pairs = zip(use.indices, other.indices, strict=True)
+    return replace(use, indices=tuple([index for index, there in pairs if not ir.loads(index, there)]))
 
 
 def flatten_use(use: Use, axes: Axes) -> Use:

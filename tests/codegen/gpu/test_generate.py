@@ -193,6 +193,32 @@ def test_reductions_that_threads_cannot_share_run_untuned() -> None:
         assert np.array_equal(got, want)
 
 
+@pytest.mark.parametrize(("bound", "outcome"), [("i", "right"), ("j", "refused")])
+def test_threads_permute_rows_of_their_own(bound: str, outcome: str) -> None:
+    """B[i, I[i, j]]: threads that differ in i cannot meet, whatever is loaded; those that differ in j may."""
+    opencl()
+    text = """
+    @ms.program
+    def f(A: T.Tensor((6, 5)), I: T.Tensor((6, 5), "int32"), B: T.Output((6, 5))):
+        for i in T.serial(6):
+            for j in T.serial(5):
+                with T.block("B"):
+                    v_i = T.spatial(6, i)
+                    v_j = T.spatial(5, j)
+                    B[v_i, I[v_i, v_j]] = A[v_i, v_j]
+    """
+    size = {"i": 6, "j": 5}[bound]
+    text = text.replace(f"{bound} in T.serial({size})", f'{bound} in T.bind({size}, "threadIdx.x")')
+    program, rng = parse(text), np.random.default_rng(0)
+    sch = ms.Schedule(program)
+    if outcome == "refused":
+        assert "several threads may touch one element of B" in refusal(sch)
+        return
+    index = np.stack([rng.permutation(5) for _ in range(6)]).astype("int32")
+    data = rng.standard_normal((6, 5)).astype("float32")
+    assert np.array_equal(ms.build(sch, target="opencl")(data, index), ms.interpret(program, data, index))
+
+
 def test_one_thread_scatters() -> None:
     opencl()
     text = """
