@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -67,19 +68,40 @@ def test_most_draws_are_kernels() -> None:
     assert good >= 10
 
 
-@pytest.mark.parametrize("inlined", [True, False], ids=["padding inlined", "padding before"])
-def test_shared_memory_has_room_for_a_chunk(inlined: bool) -> None:
-    """Of a convolution with stride 2 in tiles that do not divide, over taps in chunks that do not; the kernel
-    that pads before it has none."""
+@pytest.mark.parametrize(
+    ("decisions", "shapes"),
+    [
+        (
+            [[1, 1, 4, 8], [1, 2, 2, 1], [1, 1, 1, 2], [1, 2, 1, 1], [1, 1, 3], [2, 4, 1], 0, 0, 1, 0, 0, 3],
+            [(1, 8, 18, 3), (2, 4, 3, 16)],
+        ),
+        (
+            [[1, 8, 4, 4], [1, 1, 1, 1], [1, 2, 2, 2], [1, 1, 2, 2], [1, 1, 1], [1, 2, 3], 0, 2, 0, 0, 0, 3],
+            [(1, 31, 32, 3), (1, 2, 3, 16)],
+        ),
+    ],
+    ids=["small", "large"],
+)
+def test_shared_memory_has_room_for_a_chunk(decisions: list[list[int] | int], shapes: list[Any]) -> None:
+    """Of a convolution with stride 2 in tiles that do not divide, over taps in chunks that do not, fetched by
+    threads whose number divides nothing."""
     program = ms.workloads.create("C2D", n=1, h=57, w=57, ci=3, co=16, k=7, s=2, p=3)
-    sketch = ms.space.default(TARGET).sketches(program)[0 if inlined else -1]
+    sketch = ms.space.default(TARGET).sketches(program)[0]
+    sch = sketch.with_decisions(dict(zip(sketch.decisions, decisions, strict=True))).apply(program)
+    (kernel,) = lower_gpu(sch.program, resolve(TARGET)).kernels
+    assert [b.shape for b in kernel.shared] == shapes
+
+
+def test_a_kernel_has_its_own_shared_memory_alone() -> None:
+    program = ms.workloads.create("C2D", n=1, h=57, w=57, ci=3, co=16, k=7, s=2, p=3)
+    space = ms.space.default(TARGET)
+    sketch = space.sketches(program)[-1]
     tiles = [[1, 2, 4, 8], [1, 2, 1, 1], [1, 2, 1, 1], [1, 1, 2, 2], [2, 1, 1], [1, 2, 1]]
-    sites = list(sketch.decisions)
-    sch = sketch.with_decisions(dict(zip(sites, tiles, strict=False))).apply(program)
-    kernels = lower_gpu(sch.program, resolve(TARGET)).kernels
-    assert [len(kernel.shared) for kernel in kernels] == ([2] if inlined else [0, 2])
-    assert kernels[-1].shared_bytes < 24_000
-    ms.space.default(TARGET).check(sch)
+    sch = sketch.with_decisions(dict(zip(sketch.decisions, tiles, strict=False))).apply(program)
+    padding, convolution = lower_gpu(sch.program, resolve(TARGET)).kernels
+    assert [b.name for b in padding.shared] == []
+    assert [b.name for b in convolution.shared] == ["pad_shared", "W_shared"]
+    space.check(sch)
 
 
 def test_a_block_has_one_problem_of_a_batch() -> None:
