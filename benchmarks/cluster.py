@@ -106,7 +106,7 @@ class SimulatedWorkers(RayWorkers):
         builder = ray.remote(num_cpus=0, max_concurrency=1000)(SimulatedBuilders)
         handle = builder.remote([o.build_seconds for o in recorded], answer)
         self._builders._task = handle.build
-        self._builders._free = threading.Semaphore(16 * count)  # cores of as many nodes
+        self._builders.cores, self._builders.count_cores = 16 * count, lambda: None
 
     def _find_first_runners(self) -> None:
         ray: Any = self.ray

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated
 
 import typer
@@ -59,6 +60,20 @@ def find_workers(name: str) -> AbstractContextManager[measure.Workers]:
         return measure.open_workers(name)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--workers") from error
+
+
+@contextmanager
+def find_workers_of(target: Target, name: str) -> Iterator[measure.Workers]:
+    """Of a kind of machine: what they tune is compared on this one."""
+    with find_workers(name) as place:
+        kinds = {node.target.key for node in place.nodes()}
+        if target.key not in kinds:
+            raise typer.BadParameter(
+                f"what is tuned is compared on this machine, {target.key}, and the cluster has "
+                f"{', '.join(kinds)}",
+                param_hint="--workers",
+            )
+        yield place
 
 
 def check_choice(value: str, choices: tuple[str, ...], option: str) -> str:

@@ -16,6 +16,7 @@ import torch
 
 from .. import database as databases
 from ..database import Database
+from ..measure import Workers
 from ..search.run import INTERRUPTED
 from ..space import Space
 from ..space.untuned import default_space
@@ -50,6 +51,7 @@ def compare_precisions(
     trials: int,
     seed: int,
     tell: Callable[[str], None],
+    workers: Workers | None = None,
 ) -> Iterator[ModelRow]:
     """A row for each subject, tuned first if there are trials. The models of subjects are dropped one after
     the other: each takes gigabytes."""
@@ -64,7 +66,7 @@ def compare_precisions(
         tell(f"{subject.name}, {subject.precision}: its kernels{clock.left()}")
         parts = tasks(models(model, args))
         narrow = [part for part in parts if fits_of(part.program, target)]
-        tuner = Tuner(f"{subject.name}, {subject.precision}", target, trials, seed, clock, tell)
+        tuner = Tuner(f"{subject.name}, {subject.precision}", target, trials, seed, clock, tell, workers)
         contestants = {**others, OURS: partial(ours, database=paths.path)}
         with databases.open(paths.path) as db:
             seconds = {OURS: tuner.tune("", parts, db, default_space(target))}
@@ -104,6 +106,7 @@ class Tuner(NamedTuple):
     seed: int
     clock: Clock
     tell: Callable[[str], None]
+    workers: Workers | None
 
     def tune(self, what: str, parts: Sequence[KernelTask], db: Database, space: Space) -> float:
         """Seconds that it took; 0 if there are no trials."""
@@ -114,7 +117,7 @@ class Tuner(NamedTuple):
 
         results = tune_programs(
             parts, db, show=False, trials=self.trials, seed=self.seed, space=space,
-            progress=self.clock.listener(label, self.tell),
+            progress=self.clock.listener(label, self.tell), workers=self.workers,
         )  # fmt: skip
         if any(result.stopped == INTERRUPTED for result in results):
             raise KeyboardInterrupt

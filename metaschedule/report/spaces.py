@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..database import Database
 from ..ir import Program
-from ..measure import Measurer
+from ..measure import Measurer, Workers
 from ..search import Result, tune
 from ..search.display import PERIOD, microseconds, time_left
 from ..search.progress import Progress
@@ -130,6 +130,7 @@ def compare_spaces(
     database: Database,
     target: Target,
     tell: Callable[[str], None],
+    workers: Workers | None = None,
 ) -> list[SpacesRow]:
     """A row for each subject, whose spaces are given by name. Records go to the database, and the same call
     again goes on from them. Ctrl-C raises `InterruptedRows`."""
@@ -143,11 +144,11 @@ def compare_spaces(
                 for name, space in named.items():
                     listener = clock.listener(f"{subject.label}, {name}, seed {seed}", tell)
                     own = own_space(name, space, seed)
-                    result = search(subject.program, own, seed, trials, database, target, listener)
+                    result = search(subject.program, own, seed, trials, database, target, listener, workers)
                     results.append((name, seed, result))
                     clock.done += 1
             tell(f"{subject.label}: measuring {len(results)} winners by turns{clock.left()}")
-            courses = courses_of(subject.program, results, trials, target)
+            courses = courses_of(subject.program, results, trials, target, workers)
             order = list(named)
             rows.append(SpacesRow(subject.label, trials, sorted(courses, key=lambda c: order.index(c.space))))
     except KeyboardInterrupt:
@@ -161,11 +162,12 @@ def presets_of(names: Sequence[str], target: Target) -> dict[str, Space]:
 
 def search(
     program: Program, space: Space, seed: int, trials: int, database: Database, target: Target,
-    listener: Callable[[Progress], None],
+    listener: Callable[[Progress], None], workers: Workers | None,
 ) -> Result:  # fmt: skip
     result = tune(
-        program, trials=trials, seed=seed, space=space, database=database, target=target, progress=listener
-    )
+        program, trials=trials, seed=seed, space=space, database=database, target=target, progress=listener,
+        workers=workers,
+    )  # fmt: skip
     if result.stopped == INTERRUPTED:  # `tune` ends quietly, the comparison does too
         raise KeyboardInterrupt
     return result
@@ -178,9 +180,10 @@ def own_space(name: str, space: Space, seed: int) -> Space:
 
 
 def courses_of(
-    program: Program, results: Sequence[tuple[str, int, Result]], trials: int, target: Target
-) -> Iterator[Course]:
-    with Measurer(program, target) as measurer:
+    program: Program, results: Sequence[tuple[str, int, Result]], trials: int, target: Target,
+    workers: Workers | None,
+) -> Iterator[Course]:  # fmt: skip
+    with Measurer(program, target, workers=workers) as measurer:
         outcomes = measurer.confirm([result.schedule.program for _, _, result in results])
     for (name, seed, result), outcome in zip(results, outcomes, strict=True):
         best = best_after_each(result, trials)

@@ -283,10 +283,11 @@ class Task:
     def _measure(self, measure: Callable[[MeasurerLike], list[Outcome]]) -> list[Outcome]:
         if self._measurer is None:
             self._measurer = self._make_measurer(self.program, self.target)
-            self._constraint = getattr(self._measurer, "constraint", "")
             if listen := getattr(self._measurer, "listen", None):
                 listen(self._tell)
-        return measure(self._measurer)
+        outcomes = measure(self._measurer)
+        self._constraint = getattr(self._measurer, "constraint", "")  # of a machine that may be elsewhere
+        return outcomes
 
     def _tell(self, what: str, done: int = 0, of: int = 1, detail: str = "") -> None:
         if self.listener is not None:

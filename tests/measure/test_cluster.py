@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 import metaschedule as ms
 from metaschedule import database, te
 from metaschedule.cli import app
-from metaschedule.measure import Limits, Measurer, Outcome, WorkerNode, WorkersError
+from metaschedule.measure import Limits, Measurer, Outcome, WorkersError
 from metaschedule.measure.cluster import RayWorkers
 from metaschedule.measure.cluster.connection import is_installed
-from metaschedule.measure.cluster.runners import RemoteRunner, Runners
+from metaschedule.measure.cluster.runners import RemoteRunner
 from metaschedule.schedule import Schedule
 from metaschedule.target import resolve
 from tests.measure import faulty_kernels as faulty
@@ -296,24 +296,3 @@ def test_another_version_is_refused(cluster: TestCluster, monkeypatch: pytest.Mo
 def test_an_address_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WorkersError, match="nothing answers at ray://127.0.0.1:1 .*token"):
         RayWorkers("ray://127.0.0.1:1")
-
-
-def machine(peak: float, cpu: str = "znver4") -> RemoteRunner:
-    target = replace(resolve("x86-64-v3"), cpu=cpu)
-    return RemoteRunner(f"{cpu}-{peak}", None, WorkerNode(f"{cpu}-{peak}", target, "0", peak))
-
-
-def test_machines_that_differ_in_speed_do_not_share_a_program() -> None:
-    runners = Runners()
-    for one in (machine(100), machine(98), machine(90), machine(100, "skylake")):
-        runners.add(one)
-    target = replace(resolve("x86-64-v3"), cpu="znver4")
-    taken = runners.acquire(target, None, 4, False, lambda: None)
-    assert [r.key for r in taken] == ["znver4-100", "znver4-98"]
-    home = taken[0]
-    assert runners.acquire(target, home, 4, False, lambda: None) == []
-    assert [r.key for r in runners.acquire(target, None, 4, False, lambda: None)] == ["znver4-90"]
-    for runner in taken:
-        runners.bury(runner, "killed")
-    runners.release(runners.known)
-    assert [r.key for r in runners.acquire(target, home, 4, False, lambda: None)] == ["znver4-90"]

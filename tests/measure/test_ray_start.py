@@ -175,6 +175,13 @@ def test_a_client_tunes_operators_and_models(home: Path) -> None:
         done = run("metaschedule", "bench", "operators", "SFM", "--trials", 4, "--workers", address)
         assert done.returncode == 0, done.stderr
         assert "SFM" in done.stdout
+        few = ("--trials", 2, "--workers", address, "--json", home / "report.json")
+        spaces = ("--workloads", "GMM:n=8,m=16,k=4", "--spaces", "loops,default", "--seeds", 1)
+        operators = ("--parts", "operators", "--only", "int8 512x512x512")
+        models = ("nbeats", "--small", "--against", "eager", "--seconds", 0.01)
+        for what in (("spaces", *spaces), ("instructions", *operators), ("models", *models)):
+            done = run("metaschedule", "bench", *what, *few)
+            assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -199,6 +199,21 @@ def test_a_run_that_could_not_measure_says_so() -> None:
     assert confirmed.notes == ("the machine was busy: 8 of 8 trials could not be measured undisturbed",)
 
 
+class Elsewhere(Synthetic):
+    """Knows its machine once it has measured there."""
+
+    constraint = ""
+
+    def measure(self, candidates: Sequence[Program], best: float | None = None) -> list[Outcome]:
+        self.constraint = "4 threads were asked for and 2 cores given"
+        return super().measure(candidates, best)
+
+
+def test_what_a_machine_lacks_is_noted_when_it_is_known() -> None:
+    result = ms.tune(small(), trials=4, space=tiled, measurer=Elsewhere)
+    assert result.notes == ("4 threads were asked for and 2 cores given, so it was measured on these",)
+
+
 class BusyWithTheFirst(Synthetic):
     """Something always comes between when what was proposed first, the untuned default, is run."""
 

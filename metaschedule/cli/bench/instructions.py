@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ... import database
+from ...measure import Workers as Place
 from ...report import instructions as experiment
 from ...report.chart import bar_chart
 from ...report.contestants import ContestantError
@@ -19,7 +20,7 @@ from ...report.contestants.contestant import PRECISIONS
 from ...report.spaces import InterruptedRows, SpacesRow, compare_spaces
 from ...report.table import as_markdown
 from ...target import resolve
-from ..options import Quiet, Seed
+from ..options import Quiet, Seed, Workers, find_workers_of
 from ..output import INTERRUPTED, Status, progress_console, result_console, table_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def instructions(
         Path | None, typer.Option(help="file of our records; those without instructions go beside it")
     ] = None,
     seed: Seed = 0,
+    workers: Workers = "local",
     as_json: Annotated[Path | None, typer.Option("--json", help="file to write the figures to")] = None,
     chart: Annotated[Path | None, typer.Option(help="SVG file to draw the ratios in")] = None,
     markdown: Annotated[Path | None, typer.Option(help="file to write the tables to")] = None,
@@ -63,12 +65,13 @@ def instructions(
     compared: list[ModelRow] = []
     interrupted = False
     with Status(progress_console(quiet=quiet)) as tell, ExitStack() as stack:
+        place = stack.enter_context(find_workers_of(resolve("native"), workers))
         path = db or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "records.db"
         try:
             if "operators" in wanted:
-                rows += compare_operators(only, trials, seed, path, tell)
+                rows += compare_operators(only, trials, seed, path, tell, place)
             if "model" in wanted:
-                for row in compare_model(model, layers, kinds, others, trials, seed, path, tell):
+                for row in compare_model(model, layers, kinds, others, trials, seed, path, tell, place):
                     compared.append(row)  # one by one: Ctrl-C leaves those that are done
         except InterruptedRows as partial:
             rows, interrupted = partial.rows, True
@@ -89,7 +92,9 @@ def instructions(
         raise ContestantError("\n".join(f"{r.name}, {r.precision}: {w}" for r, w in zip(wrong, why)))
 
 
-def compare_operators(only: str, trials: int, seed: int, path: Path, tell: Any) -> list[SpacesRow]:
+def compare_operators(
+    only: str, trials: int, seed: int, path: Path, tell: Any, place: Place
+) -> list[SpacesRow]:
     target = resolve("native")
     subjects = [one for one in experiment.operators() if only in one.label]
     if not subjects:
@@ -98,13 +103,14 @@ def compare_operators(only: str, trials: int, seed: int, path: Path, tell: Any) 
         )
     with database.open(path) as db:
         return compare_spaces(
-            subjects, lambda one: experiment.spaces_of(one.program, target), [seed], trials, db, target, tell
-        )
+            subjects, lambda one: experiment.spaces_of(one.program, target), [seed], trials, db, target, tell,
+            place,
+        )  # fmt: skip
 
 
 def compare_model(
     name: str, layers: int | None, kinds: Sequence[str], others: Sequence[str], trials: int, seed: int,
-    path: Path, tell: Any,
+    path: Path, tell: Any, place: Place,
 ) -> Any:  # fmt: skip
     try:
         from ...report import models
@@ -121,7 +127,7 @@ def compare_model(
         raise typer.BadParameter(str(error)) from error
     subjects = [Subject(name, made, args, precision) for precision in kinds]
     return compare_precisions(
-        subjects, {who: OTHERS[who] for who in others}, Databases.beside(path), trials, seed, tell
+        subjects, {who: OTHERS[who] for who in others}, Databases.beside(path), trials, seed, tell, place
     )
 
 

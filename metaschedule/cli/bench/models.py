@@ -23,7 +23,7 @@ from ...report.chart import bar_chart
 from ...report.contestants import ContestantError
 from ...report.table import as_markdown
 from ...target import resolve
-from ..options import Quiet
+from ..options import PLACE, Quiet, Workers, check_database, find_workers_of
 from ..output import INTERRUPTED, Status, progress_console, result_console, table_of
 from ..programs import evaluate
 from .instructions import parse_choice
@@ -53,7 +53,10 @@ def models(
     tuned_first: Annotated[
         bool, typer.Option("--tune", help="tune each model first, with the default budget of 3 minutes")
     ] = False,
-    db: Annotated[Path | None, typer.Option(help="file of records: used, and added to")] = None,
+    db: Annotated[
+        str | None, typer.Option(callback=check_database, help=f"records, used and added to: {PLACE}")
+    ] = None,
+    workers: Workers = "local",
     threads: Annotated[int | None, typer.Option(min=1, help="of everybody")] = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="of everybody's calls in each of 5 rounds")] = 0.5,
     small: Annotated[bool, typer.Option(help="the same structures, tiny: to try the command")] = False,
@@ -90,7 +93,8 @@ def models(
     sources = [*wanted, *(files or ())]
     if len(sources) > 1:
         options = [
-            f"--against={against}", f"--trials={trials}", f"--seconds={seconds}", *["--tune"] * tuned_first,
+            f"--against={against}", f"--trials={trials}", f"--seconds={seconds}", f"--workers={workers}",
+            *["--tune"] * tuned_first,
             *["--small"] * small, *["--quiet"] * quiet, *([f"--minutes={minutes}"] if minutes else []),
             *([f"--db={db}"] if db else []), *([f"--threads={threads}"] if threads else []),
         ]  # fmt: skip
@@ -100,12 +104,17 @@ def models(
             tuned = db
             tunes = bool(trials or minutes or tuned_first)
             if db is None and tunes:
-                tuned = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "records.db"
+                tuned = f"{stack.enter_context(tempfile.TemporaryDirectory())}/records.db"
             name = sources[0]
             try:
                 model, args = ours.create(name, small=small) if wanted else made_by(name)
                 subject = Subject(name.rpartition("/")[2], model, args)
-                rows.append(compare(subject, others, tuned, tunes, trials, minutes, seconds, tell))
+                took = 0.0
+                if tuned is not None and tunes:
+                    tell(f"{subject.name}: tuning")
+                    took = tune(subject, trials, minutes, tuned, workers)
+                rows.append(compare(subject, others, tuned, seconds, tell))
+                rows[-1].tuning = {"tuned": took} if took else {}
             except ModuleNotFoundError as error:
                 raise ContestantError(f"{name} needs a package: {error}") from error
             except KeyboardInterrupt:
@@ -167,27 +176,28 @@ def made_by(path: str) -> tuple[Any, tuple[Any, ...]]:
     return made[0].eval().requires_grad_(False), made[1]
 
 
-def compare(
-    subject: Subject, others: Sequence[str], db: Path | None, tunes: bool, trials: int,
-    minutes: float | None, seconds: float, tell: Any,
-) -> ModelRow:  # fmt: skip
+def tune(subject: Subject, trials: int, minutes: float | None, db: str, workers: str) -> float:
+    """Seconds that it took."""
+    from ... import torch
+
+    start = time.perf_counter()
+    with find_workers_of(resolve("native"), workers) as place:
+        torch.tune(
+            subject.model, subject.args, trials=trials or None, minutes=minutes, database=db, show=False,
+            workers=place,
+        )  # fmt: skip
+    return time.perf_counter() - start
+
+
+def compare(subject: Subject, others: Sequence[str], db: str | None, seconds: float, tell: Any) -> ModelRow:
     from ...report.contestants import models as contestants
     from ...report.rounds import compare_models
-    from ...torch import tune
 
-    took = 0.0
-    if db is not None and tunes:
-        tell(f"{subject.name}: tuning")
-        start = time.perf_counter()
-        tune(subject.model, subject.args, trials=trials or None, minutes=minutes, database=db, show=False)
-        took = time.perf_counter() - start
     calls: dict[str, Any] = {who: contestants.OTHERS[who] for who in others}
     calls |= {"untuned": contestants.ours, "optimized": contestants.ours_optimized}
     if db is not None:
         calls["tuned"] = partial(contestants.ours_optimized, database=db)
-    row = compare_models(subject, calls, tell, seconds)
-    row.tuning = {"tuned": took} if took else {}
-    return row
+    return compare_models(subject, calls, tell, seconds)
 
 
 def show(rows: Sequence[ModelRow], chart: Path | None, markdown: Path | None) -> None:

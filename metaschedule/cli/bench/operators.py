@@ -21,7 +21,7 @@ from ...report.table import TITLES, cells, in_markdown
 from ...search import Progress
 from ...search.display import microseconds, phase, time_left
 from ...target import resolve
-from ..options import PLACE, Quiet, Seed, Workers, check_database, find_workers
+from ..options import PLACE, Quiet, Seed, Workers, check_database, find_workers_of
 from ..output import INTERRUPTED, Status, progress_console, result_console, table_of
 
 TABLES = {"both": (False, True), "arguments": (False,), "constants": (True,)}
@@ -74,14 +74,7 @@ def operators(
             best = microseconds(p.latency)
             tell(f"{p.program}: {p.trials} of {p.budget} trials, best {best}{now}{time_left(p.left)}")
 
-        place = stack.enter_context(find_workers(workers))
-        kinds = {node.target.key for node in place.nodes()}
-        if target.key not in kinds:
-            raise typer.BadParameter(
-                f"what is tuned is compared on this machine, {target.key}, and the cluster has "
-                f"{', '.join(kinds)}",
-                param_hint="--workers",
-            )
+        place = stack.enter_context(find_workers_of(target, workers))
         contestants = [Ours(database.open(db), target, trials, seed, show, place), *others]
         for contestant in contestants:
             stack.callback(contestant.close)

@@ -17,7 +17,7 @@ from ...report.spaces import NOISE, SPACES, WORKLOADS, InterruptedRows, SpacesRo
 from ...report.table import as_markdown, in_us
 from ...space.presets import PRESETS
 from ...target import resolve
-from ..options import PLACE, Quiet, check_choice, check_database
+from ..options import PLACE, Quiet, Workers, check_choice, check_database, find_workers_of
 from ..output import INTERRUPTED, Status, progress_console, result_console, table_of
 
 
@@ -38,6 +38,7 @@ def spaces(
     ] = None,
     config: Annotated[str, typer.Option(help="configuration of the workloads, or all")] = "0",
     weights: Annotated[str, typer.Option(help="arguments of the call, or constants")] = "arguments",
+    workers: Workers = "local",
     as_json: Annotated[Path | None, typer.Option("--json", help="file to write the figures to")] = None,
     chart: Annotated[Path | None, typer.Option(help="SVG file to draw the courses in")] = None,
     markdown: Annotated[Path | None, typer.Option(help="file to write the table to")] = None,
@@ -60,10 +61,14 @@ def spaces(
     except (ValueError, TypeError) as error:
         raise typer.BadParameter(str(error)) from error
     interrupted = False
-    with Status(progress_console(quiet=quiet)) as tell, database.open(db) as records:
+    with (
+        Status(progress_console(quiet=quiet)) as tell,
+        database.open(db) as records,
+        find_workers_of(target, workers) as place,
+    ):
         try:
             rows = compare_spaces(
-                found, lambda _: presets_of(kinds, target), range(seeds), trials, records, target, tell
+                found, lambda _: presets_of(kinds, target), range(seeds), trials, records, target, tell, place
             )
         except InterruptedRows as partial:
             rows, interrupted = partial.rows, True

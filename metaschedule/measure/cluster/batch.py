@@ -29,7 +29,7 @@ POLL = 1.0  # seconds
 MOST_DEATHS = 2  # of runners, under a candidate
 SMALLEST = 4  # candidates that are worth a runner of their own
 SLOWEST = 3  # times the seconds that a candidate may take, without progress: a runner hangs
-PREPARING = 180.0  # seconds to run the reference: without progress that can be seen
+PREPARING = 180.0  # seconds to run the reference, or for a call to arrive: without progress that can be seen
 
 
 class RemoteBatch:
@@ -51,45 +51,48 @@ class RemoteBatch:
         self._error = ""
         self._todo: deque[list[int]] = deque()
         self._flying: dict[Any, tuple[RemoteRunner, list[int]]] = {}
+        self._taken: set[RemoteRunner] = set()
 
     def run(self) -> list[Outcome]:
-        if self._built:
-            self._share(list(self._built))
         try:
+            if self._built:
+                self._share(list(self._built))
             while self._todo or self._flying:
                 self._submit()
                 self._collect()
         finally:
             for runner, _ in self._flying.values():  # interrupted: it still works on what nobody wants
                 self._workers.discard(runner, "given up")
-            self._workers.runners.release([runner for runner, _ in self._flying.values()])
+            self._release(*self._taken)
         if self._error:
             raise MeasureError(self._error)
         return [self._outcomes[n] for n in range(self._count)]
 
     def _share(self, numbers: list[int]) -> None:
         """Among the runners that are free; leaders stay together, because they are timed by turns."""
-        runners = self._workers.runners
-        most = 1 if self._confirm else max(1, len(numbers) // SMALLEST)
-        taken = runners.acquire(
-            self._runner.target, self._runner.home, most, True, lambda: self._workers.check(self._runner)
-        )
+        taken = self._acquire(1 if self._confirm else max(1, len(numbers) // SMALLEST), wait=True)
         size = -(-len(numbers) // len(taken))
         for n, runner in enumerate(taken):
             if part := numbers[n * size : (n + 1) * size]:
                 self._give(runner, part)
             else:
-                runners.release([runner])
+                self._release(runner)
 
     def _submit(self) -> None:
-        while self._todo:
-            taken = self._workers.runners.acquire(
-                self._runner.target, self._runner.home, 1, not self._flying,
-                lambda: self._workers.check(self._runner),
-            )  # fmt: skip
-            if not taken:
-                return
+        while self._todo and (taken := self._acquire(1, wait=not self._flying)):
             self._give(taken[0], self._todo.popleft())
+
+    def _acquire(self, most: int, wait: bool) -> list[RemoteRunner]:
+        mine = self._runner
+        taken = self._workers.runners.acquire(
+            mine.target, mine.home, most, wait, lambda: self._workers.check(mine)
+        )
+        self._taken.update(taken)
+        return taken
+
+    def _release(self, *runners: RemoteRunner) -> None:
+        self._workers.runners.release(runners)
+        self._taken.difference_update(runners)
 
     def _give(self, runner: RemoteRunner, numbers: list[int]) -> None:
         if self._runner.home is None or self._runner.home.died:
@@ -111,7 +114,7 @@ class RemoteBatch:
                 log.debug("%s gives no answer", runner.node.name, exc_info=True)
                 self._lose(runner, numbers, error)
                 continue
-            self._workers.runners.release([runner])
+            self._release(runner)
             if "error" in answer:  # the program's; what else is on its way comes to the same
                 self._error = answer["error"]
                 self._todo.clear()
@@ -121,7 +124,8 @@ class RemoteBatch:
                 self._outcomes.setdefault(n, outcome_of(data))
             self._runner.tell("confirm" if self._confirm else "run", len(self._outcomes), self._count)
         for reference, (runner, numbers) in list(self._flying.items()):
-            limit = SLOWEST * self._runner.seconds + PREPARING * (runner.status.get("state") == "preparing")
+            is_slow = runner.status.get("state") in ("idle", "preparing")
+            limit = SLOWEST * self._runner.seconds + PREPARING * is_slow
             if runner.died or time.monotonic() - runner.moved > max(limit, self._workers.patience):
                 del self._flying[reference]
                 why = runner.died or f"made no progress for {time.monotonic() - runner.moved:.0f} s"

@@ -95,21 +95,12 @@ class RunnerActor:
     def status(self) -> dict[str, Any]:
         """What it does now; to be asked is to be heard of."""
         self._heard = time.monotonic()
-        while self._finished and self._finished[0][0] < self._heard - MINUTE:
-            self._finished.popleft()
-        return dict(self._now) | {
-            "progress": self._progress, "trials": self._trials, "disturbed": self._disturbed,
-            "rate": sum(count for _, count in self._finished), "pid": os.getpid(),
-        }  # fmt: skip
+        return self._report()
 
     @ray.method(concurrency_group="control")
     def look(self) -> dict[str, Any]:
         """The same for somebody else than the driver."""
-        heard = self._heard
-        try:
-            return self.status()  # pyright: ignore[reportCallIssue]: a method still, for this object
-        finally:
-            self._heard = heard
+        return self._report()
 
     def run(
         self, version: str, key: str, best: float | None, confirm: bool, sizes: Sequence[int], *pieces: bytes
@@ -135,7 +126,10 @@ class RunnerActor:
             self._tell("idle")
         if not confirm:
             self._trials += len(outcomes)
-            self._finished.append((time.monotonic(), len(outcomes)))
+            now = time.monotonic()
+            self._finished.append((now, len(outcomes)))
+            while self._finished[0][0] < now - MINUTE:
+                self._finished.popleft()
             self._disturbed += sum(not outcome.reliable for outcome in outcomes)
         return pack({"outcomes": [asdict(outcome) for outcome in outcomes], "constraint": constraint})
 
@@ -143,6 +137,14 @@ class RunnerActor:
         """End the process of a workload."""
         if key in self._open:
             self._open.pop(key).close()
+
+    def _report(self) -> dict[str, Any]:
+        """Called by other threads than the one that works: of what that changes they take a copy."""
+        since = time.monotonic() - MINUTE
+        return dict(self._now) | {
+            "progress": self._progress, "trials": self._trials, "disturbed": self._disturbed,
+            "rate": sum(count for when, count in tuple(self._finished) if when > since), "pid": os.getpid(),
+        }  # fmt: skip
 
     def _runner(self, key: str, workload: bytes, reference: bytes) -> LocalRunner:
         if key not in self._open:

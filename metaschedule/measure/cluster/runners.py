@@ -45,7 +45,8 @@ class RemoteRunner:
 
     def hear(self, status: dict[str, Any]) -> None:
         self.heard = time.monotonic()
-        if status["progress"] != self.progress or status["state"] in ("idle", "waiting"):
+        is_idle = status["state"] == "idle" and not self.is_busy  # else a call has not arrived there
+        if status["progress"] != self.progress or status["state"] == "waiting" or is_idle:
             self.moved, self.progress = self.heard, status["progress"]
         self.status = status
 
@@ -88,11 +89,14 @@ class Runners:
             self.known.append(runner)
             self._changed.notify_all()
 
-    def bury(self, runner: RemoteRunner, why: str) -> None:
+    def bury(self, runner: RemoteRunner, why: str) -> bool:
+        """Whether it lived."""
         with self._changed:
-            if not runner.died:
-                runner.died, runner.ended = why, time.monotonic()
+            if runner.died:
+                return False
+            runner.died, runner.ended = why, time.monotonic()
             self._changed.notify_all()
+            return True
 
     def fitting(self, target: Target, home: RemoteRunner | None) -> list[RemoteRunner]:
         """Those that may run a program's candidates, with one that did so before; if that is dead, others

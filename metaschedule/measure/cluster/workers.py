@@ -53,7 +53,7 @@ class RayWorkers:
         self.ray = self._connection.ray
         self.runners = Runners()
         self._open_runner = batch.RayRunner
-        self._builders = Builders(self.ray, node.build, self.check)
+        self._builders = Builders(self.ray, node.build, self.check, patience)
         self._actor_class = self.ray.remote(
             num_cpus=0, resources={RUNNER: SHARE}, max_restarts=0, max_task_retries=0,
             concurrency_groups={"control": 2},
@@ -161,7 +161,8 @@ class RayWorkers:
 
     def discard(self, runner: Any, why: str) -> None:
         """Never use a runner again; its process ends, if it has not."""
-        self.runners.bury(runner, why)
+        if not self.runners.bury(runner, why):
+            return
         if self._failure is None:
             try:
                 self.ray.kill(runner.actor)
@@ -268,6 +269,7 @@ class RayWorkers:
                 if self._has_news.is_set() or time.monotonic() - looked > self.patience / 3:
                     self._has_news.clear()
                     looked = time.monotonic()
+                    self._builders.count_cores()
                     self._look_for_nodes()
             except BaseException as error:  # Ray's SystemExit, if it is shut down meanwhile
                 if self._is_closed.is_set():
