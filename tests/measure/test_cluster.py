@@ -191,18 +191,52 @@ def test_a_runner_that_hangs_is_replaced(cluster: TestCluster, workers: RayWorke
 
 
 @pytest.mark.parametrize("round", ROUNDS)
-def test_a_killed_driver_loses_nothing_and_leaves_nobody(
+def test_a_run_whose_nodes_die_records_every_trial_once(
     cluster: TestCluster, workers: RayWorkers, tmp_path: Path, round: int
 ) -> None:
+    path, killed = tmp_path / "tuning.db", threading.Event()
+
+    def kill_one_at_work() -> None:
+        while not killed.is_set():
+            if has_records(path) and (working := busy(workers)):
+                cluster.kill(node_of(cluster, working[0]))
+                killed.set()
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill_one_at_work)
+    killer.start()
+    try:
+        result = ms.tune(gmm(), trials=32, database=str(path), workers=workers)
+    finally:
+        was_killed = killed.is_set()
+        killed.set()
+        killer.join()
+    assert was_killed
+    assert not result.failed
+    assert sum(result.outcomes.values()) == result.outcomes["ok"] == 32
+    with database.open(path, readonly=True) as db:
+        trials = [record for record in db.records() if not record.confirmed]
+    assert [record.trial for record in trials] == list(range(32))
+    assert len({(record.sketch, record.decisions) for record in trials}) == 32
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("round", ROUNDS)
+def test_a_driver_that_is_ended_loses_nothing_and_leaves_nobody(
+    cluster: TestCluster, workers: RayWorkers, tmp_path: Path, round: int, end: signal.Signals
+) -> None:
     path = tmp_path / "tuning.db"
-    driver = subprocess.Popen([sys.executable, "-c", TUNES, path, "400"], stdout=subprocess.PIPE)
+    driver = subprocess.Popen([sys.executable, "-c", TUNES, path, "400"], stdout=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: has_records(path), 180)
-        driver.kill()
-        driver.wait(20)
+        driver.send_signal(end)
+        driver.wait(60)
     finally:
         driver.kill()
-        driver.communicate()
+        printed, _ = driver.communicate()
+    if end == signal.SIGINT:
+        assert printed.endswith(" interrupted\n")
+        assert driver.returncode == 0
     before = stored(path)
     mine = {f"runner-{workers._name}"}
     wait_until(lambda: {name.rsplit("-", 2)[0] for name in actors(workers)} <= mine)

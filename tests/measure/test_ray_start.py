@@ -4,6 +4,7 @@ client; encrypted. All that is run is a process of its own, on loopback.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from metaschedule import database
-from metaschedule.measure.cluster.connection import is_installed
+from metaschedule.measure.cluster.connection import RUNNER, is_installed
 from tests.docs.blocks import blocks_of
 from tests.measure.clusters import wait_until
 
@@ -121,6 +122,23 @@ def terminals(port: int) -> tuple[str, str]:
     return first.strip().replace("6379", str(port)), joins.replace("6379", str(port))
 
 
+def test_the_files_of_the_guide_are_what_ray_takes() -> None:
+    """That of `ray up`, with what everybody fills in, by Ray's schema; KubeRay's is in no package."""
+    import jsonschema
+    import ray
+    import yaml
+
+    pages = blocks_of(ROOT / "docs" / "cluster.md")
+    up, kube = [yaml.safe_load(block.code) for block in pages if block.language == "yaml"]
+    schema = json.loads((Path(ray.__file__).parent / "autoscaler" / "ray-schema.json").read_text())
+    jsonschema.validate({"cluster_name": "tuning", "provider": {"type": "local"}} | up, schema)
+    assert kube["kind"] == "RayCluster"
+    names = {RUNNER, "CPU"}
+    assert {name for kind in up["available_node_types"].values() for name in kind["resources"]} == names
+    (runners,) = [group for group in kube["spec"]["workerGroupSpecs"] if group["groupName"] == "runners"]
+    assert json.loads(json.loads(runners["rayStartParams"]["resources"])) == {RUNNER: 1}
+
+
 def test_the_two_terminals_of_the_guide(home: Path) -> None:
     port = free_port()
     starts, joins = terminals(port)
@@ -131,6 +149,10 @@ def test_the_two_terminals_of_the_guide(home: Path) -> None:
         assert count(home / "tuning.db") >= 6
         table = done.stdout[done.stdout.rindex("builders") :]  # a row may be broken where names are long
         assert "free" in table, done.stdout
+        exports = joins.partition("\n")[0]
+        done = run("bash", "-ec", f"{exports}\nmetaschedule doctor --json")
+        (ray,) = [finding for finding in json.loads(done.stdout) if finding["name"] == "ray"]
+        assert ray["ok"], ray
 
 
 @pytest.mark.slow
