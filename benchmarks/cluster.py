@@ -113,9 +113,9 @@ class SimulatedWorkers(RayWorkers):
         target = resolve("native")
         actor_class = ray.remote(num_cpus=0, max_concurrency=4)(SimulatedRunner)
         seconds = [o.run_seconds for o in self.recorded]
-        for n in range(self.count):
-            actor = actor_class.remote(seconds, target.to_json())
-            ray.get(actor.status.remote(), timeout=120)
+        actors = [actor_class.remote(seconds, target.to_json()) for _ in range(self.count)]
+        ray.get([actor.status.remote() for actor in actors], timeout=120)
+        for n, actor in enumerate(actors):
             self.runners.add(
                 RemoteRunner(f"node-{n}", actor, WorkerNode(f"node-{n}", target, __version__, 100.0))
             )

@@ -20,6 +20,7 @@ STORE = 256 << 20  # bytes for objects of a Ray of our own: a batch has less tha
 CONNECT = 90.0  # seconds
 TOO_SLOW = "timed out", "Starting Ray client server failed"
 CLOSE = 20.0  # seconds
+CLOSE_LOST = 5.0  # without a head: Ray ends a process that still is connected after 60 s
 LOOPBACK = "127.0.0.1"
 Answer = TypeVar("Answer")
 
@@ -163,7 +164,8 @@ class Connection:
     def close(self) -> None:
         """End what was begun here. A head that is gone would be waited for, so not for ever."""
         atexit.unregister(self.close)
-        is_quiet = self.ray.close(CLOSE)
+        patience = CLOSE if self.is_head_alive() else CLOSE_LOST
+        is_quiet = self.ray.close(patience)
         with Connection._lock:
             if self._is_closed:
                 return
@@ -173,7 +175,7 @@ class Connection:
                 return
             Connection._is_ours = False
             if not is_quiet:
-                log.warning("Ray has not answered a call for %g s, and is left as it is", CLOSE)
+                log.warning("Ray has not answered a call for %g s, and is left as it is", patience)
                 return
             try:
                 within(CLOSE, import_ray().shutdown)

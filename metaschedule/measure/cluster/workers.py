@@ -266,7 +266,8 @@ class RayWorkers:
                     if time.monotonic() - runner.heard > self.patience:
                         self.discard(runner, f"no answer for {self.patience:g} s")
                 asked = {r: runner for r, runner in asked.items() if not runner.died}
-                if self._has_news.is_set() or time.monotonic() - looked > self.patience / 3:
+                is_time = self._has_news.is_set() or time.monotonic() - looked > self.patience / 3
+                if is_time and self._connection.is_head_alive():  # else it would be asked for a minute
                     self._has_news.clear()
                     looked = time.monotonic()
                     self._builders.count_cores()
