@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -70,3 +71,16 @@ def test_many_compute_and_one_who_waits_to_time_goes_first() -> None:
     assert timing.wait(20)
     assert late.wait(20)
     assert eventually(lambda: process.poll() is not None)
+
+
+def test_a_process_that_is_stopped_does_not_stop_those_who_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LONGEST", 0.5)
+    process = holder("computing")
+    process.send_signal(signal.SIGSTOP)
+    try:
+        timing = entered("timing")
+        assert not timing.wait(0.2)
+        assert timing.wait(20)
+    finally:
+        process.kill()
+        process.communicate()
