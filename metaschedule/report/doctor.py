@@ -22,6 +22,7 @@ from .. import __version__, database
 from ..build import build
 from ..database import DatabaseError
 from ..measure.calibration import Calibration, calibration_kernel
+from ..measure.cluster.connection import HINT
 from ..measure.machine import Machine
 from ..measure.watch import ThreadWatch
 from ..runtime.toolchain import ToolchainError, find_compiler
@@ -39,11 +40,18 @@ POSTGRES_SETTINGS = (
 )  # of these any means: there is a server
 CALIBRATIONS = 20
 JOIN_RAY = """
-import os, ray
-address = os.environ.pop("METASCHEDULE_DOCTOR_RAY")
-ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+import sys
+from metaschedule.measure.cluster.connection import Connection, import_ray
+from metaschedule.measure.outcome import WorkersError
+try:
+    connection = Connection("ray", join=True)
+except WorkersError as error:
+    sys.exit(str(error))
+ray = import_ray()
 alive = [node for node in ray.nodes() if node["Alive"]]
-print(f"Ray {ray.__version__}, {len(alive)} nodes, {ray.cluster_resources().get('CPU', 0):.0f} cores")
+cores = ray.cluster_resources().get("CPU", 0)
+connection.close()
+print(f"Ray {ray.__version__}, {len(alive)} nodes, {cores:.0f} cores")
 """
 PROBE = """
 @ms.program
@@ -185,13 +193,13 @@ def check_ray(address: str | None) -> Finding:
         return Finding("ray", None, "none given: --ray ADDRESS, or RAY_ADDRESS")
     if find_version("ray") is None:
         return Finding("ray", False, 'not installed: pip install "metaschedule[ray]"')
-    environment = {**os.environ, "METASCHEDULE_DOCTOR_RAY": address, "RAY_USAGE_STATS_ENABLED": "0"}
-    code, output = run_for([sys.executable, "-c", JOIN_RAY], RAY_SECONDS, environment)
+    code, output = run_for(
+        [sys.executable, "-P", "-c", JOIN_RAY], RAY_SECONDS, os.environ | {"RAY_ADDRESS": address}
+    )
     last = output.strip().rpartition("\n")[2]
     if code == 0:
         return Finding("ray", True, f"{address} answers: {last}", {"address": address})
-    what = f"no answer in {RAY_SECONDS} s" if code is None else last
-    return Finding("ray", False, f"{address}: {what}; check the address, the versions, and RAY_AUTH_TOKEN")
+    return Finding("ray", False, f"{address}: no answer in {RAY_SECONDS} s; {HINT}" if code is None else last)
 
 
 def run_for(command: Sequence[str], seconds: float, environment: dict[str, str]) -> tuple[int | None, str]:

@@ -103,7 +103,7 @@ def test_a_batch_that_is_given_up_gives_its_cores_back() -> None:
     ray = StandIn(2)
     found = opened(ray)
     ray.is_open.set()
-    batch = found.build(jobs(40), 0)
+    batch: Any = found.build(jobs(40), 0)
     next(batch)
     batch.close()
     assert len(list(found.build(jobs(8), 0))) == 8

@@ -155,6 +155,14 @@ def test_the_two_terminals_of_the_guide(home: Path) -> None:
         assert ray["ok"], ray
 
 
+def test_doctor_says_where_nobody_is(home: Path) -> None:
+    done = commands(home)("metaschedule", "doctor", "--json", "--ray", f"127.0.0.1:{free_port()}")
+    (ray,) = [finding for finding in json.loads(done.stdout) if finding["name"] == "ray"]
+    assert (done.returncode, ray["ok"]) == (1, False)
+    assert "nothing answers at 127.0.0.1" in ray["text"]
+    assert "Traceback" not in ray["text"]
+
+
 @pytest.mark.slow
 def test_a_wrong_token_is_said_to_be_a_reason(home: Path) -> None:
     port = free_port()
