@@ -43,8 +43,9 @@ async function show({ keep = false } = {}) {
   list = runs;
   const others = (list?.calls ?? []).flatMap((c) => c.runs.map((r) => ({ ...r, label: c.label, started: c.started })));
   const scroll = keep ? window.scrollY : 0;
-  keepPlots(keep && shown === address ? main.querySelectorAll(".plot") : []);
-  place(view(data, { load, parts, others }));
+  const again = keep && shown === address;
+  keepPlots(again ? main.querySelectorAll(".plot") : []);
+  place(view(data, { load, parts, others }), again);
   crumbs(parts, data);
   document.title = `${main.querySelector("h1")?.textContent ?? ""} – metaschedule`;
   if (keep) window.scrollTo(0, scroll);
@@ -52,7 +53,12 @@ async function show({ keep = false } = {}) {
   shown = address;
 }
 
-function place(elements) { main.replaceChildren(...elements.flat(Infinity).filter(Boolean)); }
+// What is as it was stays in its place, where the browser need not lay it out again
+function place(elements, keep = false) {
+  const fresh = elements.flat(Infinity).filter(Boolean), old = [...main.children];
+  if (!keep || fresh.length !== old.length) return main.replaceChildren(...fresh);
+  fresh.forEach((node, n) => { if (!node.isEqualNode(old[n])) old[n].replaceWith(node); });
+}
 
 function crumbs(parts, data) {
   const trail = [h("a", { href: "#/" }, "Runs")];
@@ -62,7 +68,7 @@ function crumbs(parts, data) {
 
 // News of a live run: the view is asked for again, as often as a dot is to be on the page within a second of its
 // trial, and no more, since it takes time from what is being tuned on this machine. Kernels and comparisons stay.
-const SOON = 200, BETWEEN = 700; // milliseconds from news to the view, at least; between two views
+const SOON = 300, BETWEEN = 800; // milliseconds from news to the view, at least; between two views
 let waiting = null, refreshed = 0;
 function refresh() {
   if (waiting || !["runs", "run", "model", "space"].includes(where().parts[0])) return;

@@ -115,7 +115,7 @@ export function course(run, by, onpick) {
   const rows = run.course.latency.map((l, n) => [number(run.course.trial[n]), run.course.elapsed[n].toFixed(1), time(l)]);
   const sketches = [...new Set(p.sketch.filter((_, n) => ok[n]))].sort((a, b) => a - b);
   return figure(`Latency over ${by === "trial" ? "trials" : "time"}`, caption, make, [[">trial", ">seconds", ">best so far"], rows], {
-    onclick: onpick && ((point) => onpick(point.customdata)), rest: by === "trial" ? 0 : 3000,
+    onclick: onpick && ((point) => onpick(point.customdata)), rest: by === "trial" ? 0 : 10000,
     legend: key(sketches.map((n) => [colourOf(n), `sketch ${n}`])),
   });
 }
