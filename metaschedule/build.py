@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from typing import Any, cast
+from typing import Any
 
 from .codegen import check_bounds, executable
-from .codegen.gpu import device_executable
 from .database import Database, open
 from .ir import Program, Substitute, replace_fields
 from .runtime import Executable
@@ -53,9 +52,6 @@ def build(
     machine = resolve(target) if threads is None else resolve(target).with_cores(threads)
     if isinstance(program, Program):
         program = choose_schedule(declare_constants(program, constants or ()), machine, database)
-    if machine.gpu is not None:
-        # Called, timed and printed as an Executable is; what a GPU has not (threads, export) it has not.
-        return cast(Executable, device_executable(program.program, machine, constants, bounds))
     return executable(program.program, machine, constants, threads, bounds)
 
 

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 import metaschedule as ms
-from tests.codegen.gpu.schedules import opencl
+from tests.codegen.gpu.schedules import nvrtc, opencl
+
+
+def test_what_is_predicted_to_be_fastest_is_built_for_the_device() -> None:
+    nvrtc()
+    program = ms.workloads.create("GMM", b=1, n=16, m=24, k=8)
+    result = ms.tune(program, target="cuda:sm_86", trials=2)
+    assert result.kind == "predicted"
+    assert "__global__" in result.build().source("cuda")
 
 
 @pytest.mark.slow
