@@ -49,6 +49,7 @@ from .graph import Graph, Spec
 from .graph_key import Source
 from .kernels import Compiler, name_model
 from .on_device import device_runner
+from .overlap import keep_overlaps
 from .passes.narrow_weights import Narrowing
 from .pipeline import fuse_graph
 from .plan import EagerStep, Plan, plan_calls
@@ -126,14 +127,16 @@ def functional(
     """A graph of Dynamo that will run as what `build` makes of it; in eager, if that is nothing. With `copy`
     it gets copies of the inputs that it writes to. `startup` is that of `Options`."""
     written = set(range(len(inputs)))
+    weights: list[int] = []
 
     key: str | None = None
 
     def compile(functional: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        nonlocal weights
+        weights = weights_among_inputs()
         if len(metadata().input_info) == len(inputs):
             written.clear()
             written.update(n for n, info in enumerate(metadata().input_info) if info.mutates_data)
-        weights = weights_among_inputs()
         if key is not None and is_plain(metadata(), functional, len(inputs)):
             keep_functional(key, functional, weights)
         return with_counters(functional, lambda rest: Specialised(rest, weights, build, strict, startup))
@@ -151,7 +154,11 @@ def functional(
         with scalars_as_tensors(module):
             return make_functional(module, inputs, compile)
 
-    run = attempt(make, strict) or module.forward
+    run = attempt(make, strict)
+    if run is None:
+        run = module.forward
+    elif written:
+        run = keep_overlaps(run, module, inputs, written, weights, strict)
     return (lambda *args: run(*copy_inputs(args, written))) if copy else run
 
 

@@ -49,7 +49,7 @@ def composites(exported: ExportedProgram) -> dict[Any, Callable[..., Any]]:
     """What torch itself computes by other operators: exporting leaves them, `torch.compile` does not, and a
     model is to have the same programs, and records, by either."""
     targets = {n.target for n in exported.graph_module.graph.nodes if isinstance(n.target, OpOverload)}
-    return {op: partial(decompose, op) for op in targets if op._can_decompose()}
+    return {op: partial(decompose, op) for op in targets - DECOMPOSITIONS.keys() if op._can_decompose()}
 
 
 def decompose(op: OpOverload, *args: Any, **kwargs: Any) -> Any:

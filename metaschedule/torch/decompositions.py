@@ -112,6 +112,15 @@ def diagonal_scatter(
     return torch.where(on_it, spread, whole).movedim((-2, -1), (dim1, dim2))
 
 
+def one_hot(classes: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """Torch's C++ checks the classes only where they have values, so not while a model is exported."""
+    if num_classes == -1:
+        num_classes = int(classes.max().item()) + 1
+    aten._assert_async.msg((classes >= 0).all(), "Class values must be non-negative.")
+    aten._assert_async.msg((classes < num_classes).all(), "Class values must be smaller than num_classes.")
+    return (classes.unsqueeze(-1) == torch.arange(num_classes, device=classes.device)).long()
+
+
 LINEAR, NEAREST = 0, 1
 ZEROS, BORDER = 0, 1
 
@@ -192,6 +201,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.masked_scatter.default: masked_scatter,
     aten.angle.default: angle,
     aten.diagonal_scatter.default: diagonal_scatter,
+    aten.one_hot.default: one_hot,
     aten.max_pool2d_with_indices_backward.default: max_pool_backward,
     aten.max_pool3d_with_indices_backward.default: max_pool_backward,
     aten.grid_sampler_3d.default: grid_sampler_3d,

@@ -324,6 +324,19 @@ def test_an_assertion_of_an_exported_model_is_kept() -> None:
             run(-x)
 
 
+@pytest.mark.parametrize("number", [4, -1])
+def test_a_class_out_of_range_raises_as_in_eager(number: int) -> None:
+    class Classes(nn.Module):
+        def forward(self, classes: Any) -> Any:
+            return nn.functional.one_hot(classes, 4)
+
+    model, fine, wrong = Classes().eval(), torch.tensor([0, 3]), torch.tensor([1, number])
+    for run in (ms.torch.optimize(model, (fine,)), ms.torch.compile(torch.export.export(model, (fine,)))):
+        assert torch.equal(run(fine), model(fine))
+        with pytest.raises(RuntimeError, match="Class values must be"):
+            run(wrong)
+
+
 def test_two_of_one_model_leave_each_other_alone() -> None:
     """Exporting puts copies of lists in their places."""
     model, xs = nn.Conv2d(2, 4, 3, padding=1).eval(), [torch.randn(n, 2, 6, 6) for n in (1, 2)]
