@@ -150,7 +150,7 @@ def won(p: Snapshot) -> str:
 
 
 def time_left(seconds: float | None) -> str:
-    return f", about {seconds:.0f} s left" if seconds else ""
+    return "" if seconds is None else f", about {seconds:.0f} s left"
 
 
 def microseconds(latency: float | None) -> str:

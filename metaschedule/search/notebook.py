@@ -48,7 +48,8 @@ class ProgressBar:
         """HTML of the bar, what goes on, and the best of each program."""
         of = "" if p.budget is None else f" of {p.budget}"
         now = f"; {p.program}: {phase(p)}" if phase(p) else ""
-        said = f"{p.trials}{of} trials, {p.elapsed:.0f} s{time_left(p.left)}{now}"
+        left = time_left(p.left or None)  # the bar stays: where nothing is left, it says nothing of it
+        said = f"{p.trials}{of} trials, {p.elapsed:.0f} s{left}{now}"
         if p.budget is None and p.minutes is not None:  # limited by time alone
             bar = html.progress(int(p.elapsed), max(1, int(60 * p.minutes)), said)
         else:

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from ..errors import ScheduleError
 from ..ir import INSTRUCTIONS, Program, blocks, structural_hash
@@ -33,7 +33,6 @@ Rejections = Counter[tuple[str, str]]  # (who, why) -> how often
 ATTEMPTS = 64  # draws for one valid candidate
 
 
-@runtime_checkable
 class SpaceLike(Protocol):
     """What a search needs of a space."""
 
@@ -368,7 +367,7 @@ class OwnSpace:
 
 def as_space(space: Any) -> SpaceLike:
     """A space as it is, or made of a function that takes a schedule, or of another object (`OwnSpace`)."""
-    if isinstance(space, SpaceLike):
+    if all(hasattr(space, name) for name in ("name", "sketches", "explore", "sample", "check")):
         return space
     if callable(getattr(space, "sketches", None)) and callable(getattr(space, "sample", None)):
         return OwnSpace(space)
